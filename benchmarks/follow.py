@@ -102,7 +102,7 @@ def run(rate: int, seconds: float, gold_every: float) -> tuple[np.ndarray, int, 
                 caught_up.set()
 
         options = FollowOptions(every=0.5, gold_every=gold_every, complete_after=3600)
-        follower = threading.Thread(target=lambda: follow(spark, lake, folder, options, stop=stop, tell=tell))
+        follower = threading.Thread(target=lambda: follow(spark, lake, folder, options, stop=stop, on_commit=tell))
         follower.start()
         writer = subprocess.run(
             [sys.executable, __file__, "--write", str(folder), "--rate", str(rate), "--seconds", str(seconds)],

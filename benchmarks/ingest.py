@@ -186,7 +186,7 @@ def ingest(spark: SparkSession, lake: Path, paths: list[Path]) -> int:
     """An ingest without gold tables; says how many messages there are."""
     from wirelake.lake import ingest as ingest_into
 
-    messages: int = ingest_into(spark, lake, paths, build=False).messages
+    messages: int = ingest_into(spark, lake, paths, gold=False).messages
     return messages
 
 

@@ -18,6 +18,7 @@ settings.load_profile("wirelake")
 def _same_kernels(monkeypatch):
     """A test that calls `use_compiled` does so for itself alone, and then even small messages are scanned compiled."""
     monkeypatch.setattr(kernel, "_use_compiled", kernel._use_compiled)
+    monkeypatch.setattr(kernel, "_use_plain", kernel._use_plain)
     monkeypatch.setattr(kernel, "compiled_from", 0)
 
 

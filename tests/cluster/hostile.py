@@ -18,8 +18,8 @@ from wirelake.lake.session.start import spark_session
 PATIENCE = 240.0
 
 
-def hostile(gate: Path, misfortunes: list[str]) -> type[jobs_sink.TableSink]:
-    """A sink that hands out misfortunes, one for each attempt; sent to the executors by value, as it is no part of the package."""
+def hostile(gate: Path, misfortunes: list[str]) -> type[jobs_sink.TableWriter]:
+    """A writer that hands out misfortunes, one for each attempt; sent to the executors by value, as it is no part of the package."""
 
     class Hostile(jobs_sink.TableWriter):
         def write(self, iterator):
@@ -41,20 +41,13 @@ def hostile(gate: Path, misfortunes: list[str]) -> type[jobs_sink.TableSink]:
                 (gate / "go").touch()
             return super().write(iterator)
 
-    class Sink(jobs_sink.TableSink):
-        def writer(self, schema, overwrite):
-            made = super().writer(schema, overwrite)
-            made.__class__ = Hostile
-            return made
-
-    return Sink
+    return Hostile
 
 
 def main() -> None:
     """Ingest, with misfortunes."""
     master, lake, captures, gate, *misfortunes = sys.argv[1:]
-    sink = hostile(Path(gate), misfortunes)
-    jobs_sink.sink_with = lambda *_: sink
+    jobs_sink.TableWriter = hostile(Path(gate), misfortunes)
     conf = {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "2"}
     if "twin" in misfortunes:
         conf |= {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1s", "spark.speculation.minTaskRuntime": "1s"}

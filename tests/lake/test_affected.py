@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from wirelake.lake.gold.incremental import index
-from wirelake.lake.gold.incremental.affected import affected, minutes, slot
+from wirelake.lake.gold.incremental.affected import affected, minutes
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.slots import slot
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -30,17 +31,15 @@ def ask(tmp_path):
         delta.create(lake, CONNECTION_INDEX)
         pq.write_table(pa.Table.from_pylist(rows, schema=CONNECTION_INDEX.schema), delta.folder(lake, CONNECTION_INDEX) / "one.parquet")
         delta.append(lake, CONNECTION_INDEX, [File("one.parquet", 1, len(rows))], newest)
-        scratch = tmp_path / "scratch"
-        scratch.mkdir()
-        found = affected(lake, built, newest, scratch)
-        assert found.slots == {slot(one) for one in pq.read_table(found.sessions)["session_id"].to_pylist()}
+        found = affected(lake, built, newest)
+        assert found.slots == {slot(one) for one in found.keys.to_pylist()}
         return found
 
     return told
 
 
 def sessions(found):
-    return sorted(one.decode() for one in pq.read_table(found.sessions)["session_id"].to_pylist())
+    return sorted(one.decode() for one in found.keys.to_pylist())
 
 
 def test_a_session_of_the_new_batch_is_touched_and_its_older_batches_are_read(ask):
@@ -58,6 +57,8 @@ def test_a_link_is_touched_with_all_that_was_said_on_its_connections(ask):
     rows = [said(1, "c1", "c1", "relink"), said(2, "L", "c1", "relink"), said(3, "c2", "c2", "relink"), said(4, "L", "c2", "relink")]
     found = ask([*rows, said(2, "other", "c9", "relink")], built=3)
     assert (sessions(found), found.older) == (["L", "c1", "c2"], (1, 2, 3))
+    assert found.links == {b"c1": b"L", b"c2": b"L", b"c9": b"other"}
+    assert set(found.index["session_id"].to_pylist()) == {b"L"}
 
 
 def test_nodes_that_share_a_connection_do_not_touch_each_other_from_afar(ask):
@@ -72,7 +73,7 @@ def test_a_node_that_falls_silent_because_others_speak_on_is_touched(ask):
     rows += [said(1, "busy", "z", "event_mesh", seconds=30), said(2, "busy", "z", "event_mesh", seconds=36)]
     found = ask(rows, built=1)
     assert sessions(found) == ["busy", "quiet"]
-    assert found.newest == {"event_mesh": START + timedelta(seconds=36)}
+    assert found.newest == {"event_mesh": int((START + timedelta(seconds=36)).timestamp() * 1e6)}
 
 
 def test_a_connection_to_which_something_happened_touches_its_session(ask):
@@ -91,10 +92,8 @@ def test_minutes_are_touched_by_what_is_new_and_by_what_is_told_of_touched_sessi
     pq.write_table(
         pa.Table.from_pylist(when, schema=pa.schema([("session_id", pa.binary()), ("ts", pa.timestamp("us", "UTC"))])), tmp_path / "told"
     )
-    at, slots = minutes(lake, found, {"ts": (tmp_path / "told",)}, tmp_path / "scratch")
-    expected = {int((START + shift).timestamp() * 1e6) for shift in (timedelta(minutes=2), timedelta(hours=-3))}
-    assert set(pq.read_table(at)["minute_us"].to_pylist()) == expected
-    assert slots == {slot(str(one).encode()) for one in expected}
+    expected = sorted(int((START + shift).timestamp() * 1e6) for shift in (timedelta(minutes=2), timedelta(hours=-3)))
+    assert minutes(lake, found, {"ts": (tmp_path / "told",)}) == expected
 
 
 def test_many_small_files_of_the_index_become_one_and_say_the_same(tmp_path):

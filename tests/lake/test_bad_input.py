@@ -19,7 +19,6 @@ from wirelake.cli.main import run
 from wirelake.lake.gold.incremental import key_ranges
 from wirelake.lake.jobs import ingest as ingesting
 from wirelake.lake.jobs import sink
-from wirelake.lake.sources import blocks as sources_blocks
 from wirelake.lake.store import delta, journal
 from wirelake.lake.tables.catalog import table
 from wirelake.protocols.emp.messages import Data, Hello
@@ -89,7 +88,7 @@ def test_a_file_that_goes_while_it_is_read_is_named_with_the_place(
 ):
     path, before = recorded(tmp_path / "new.pcapng", TALK, 30_000), hashes(lake)
     size = path.stat().st_size
-    module, name = (journal, "begin") if when == "before planning" else (sources_blocks, "blocks")
+    module, name = (journal, "begin") if when == "before planning" else (sink, "run")
     real = getattr(module, name)
 
     def first(*words, **more):
@@ -104,14 +103,14 @@ def test_a_file_that_goes_while_it_is_read_is_named_with_the_place(
 
 def test_a_file_that_grows_while_it_is_read_is_read_as_far_as_it_was(spark, wirelake, lake, recorded, tmp_path, monkeypatch):
     path = recorded(tmp_path / "new.pcapng", TALK, 30_000)
-    size, real = path.stat().st_size, sources_blocks.blocks
+    size, real = path.stat().st_size, sink.run
 
     def grows(*words):
         with path.open("ab") as file:
             file.write(bytes(1000))
         return real(*words)
 
-    monkeypatch.setattr(sources_blocks, "blocks", grows)
+    monkeypatch.setattr(sink, "run", grows)
     outcome = wirelake("ingest", lake, path)
     assert (outcome.code, f"4 messages from 1 files ({size:,} bytes)" in outcome.talk) == (0, True)
     ledger_entries = [row for row in delta.dataset(lake, table("ledger")).to_table().to_pylist() if row["source"] == str(path)]
@@ -210,13 +209,7 @@ def _while_decoding(spark, gate, monkeypatch):
             gate.wait()
             return super().write(iterator)
 
-    class Sink(sink.TableSink):
-        def writer(self, schema, overwrite):
-            made = super().writer(schema, overwrite)
-            made.__class__ = Waiting
-            return made
-
-    monkeypatch.setattr(sink, "sink_with", lambda *_: Sink)
+    monkeypatch.setattr(sink, "TableWriter", Waiting)
 
 
 def _while_building(name):

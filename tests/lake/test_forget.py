@@ -264,7 +264,7 @@ def test_what_is_read_again_is_as_if_it_were_read_for_the_first_time(spark, tmp_
     other = record(tmp_path / "other.pcapng", TALK)
     lake, yardstick = tmp_path / "lake", tmp_path / "yardstick"
     ports = protocols.ports() | {6000: "emp"}
-    ingest(spark, lake, [*paths, other], build=False)
+    ingest(spark, lake, [*paths, other], gold=False)
     ingest(spark, yardstick, [*paths, other], ports=ports)
     assert sources(lake) != sources(yardstick)
     result = ingest(spark, lake, paths, ports=ports, again=True)

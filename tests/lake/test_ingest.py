@@ -12,13 +12,17 @@ from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.jobs import sink
-from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.jobs.ingest import ingest, refresh_gold
 from wirelake.lake.jobs.sink import TableWriter
 from wirelake.lake.sources import intake
+from wirelake.lake.sources import plan as sources_plan
 from wirelake.lake.sources.paths import expand
-from wirelake.lake.store import commit, delta, journal
+from wirelake.lake.store import commit, delta, journal, snapshot
 from wirelake.lake.store.check_ledger import check_ledger
 from wirelake.lake.tables.catalog import GOLD, SILVER, TABLES, table
+from wirelake.lake.tables.index import CONNECTION_INDEX, INDEX_TABLES
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
+from wirelake.protocols.wolpertinger.wire import Keys
 
 TALK = {
     "one": [
@@ -53,7 +57,12 @@ def fresh_lake(folder):
 
 
 def stray_files(lake):
-    return [path for each in SILVER for path in delta.folder(lake, each).glob("*.parquet") if path not in delta.files(lake, each)]
+    return [
+        path
+        for each in (*SILVER, *INDEX_TABLES)
+        for path in delta.folder(lake, each).glob("*.parquet")
+        if path not in delta.files(lake, each)
+    ]
 
 
 def test_a_second_ingest_changes_nothing_and_new_files_are_added(spark, recorded, tmp_path):
@@ -270,7 +279,57 @@ def test_a_lake_cannot_be_a_file(tmp_path):
 
 def test_gold_tables_that_were_left_alone_are_built_by_the_next_ingest(spark, recorded, tmp_path):
     first, second = recorded(tmp_path / "a.pcapng", TALK), recorded(tmp_path / "b.pcapng", TALK, 30_000)
-    left = ingest(spark, tmp_path / "lake", [first], build=False)
+    left = ingest(spark, tmp_path / "lake", [first], gold=False)
     assert (left.messages, left.built, contents(tmp_path / "lake", "sessions")) == (4, (), [])
     assert ingest(spark, tmp_path / "lake", [second]).built
     assert len(contents(tmp_path / "lake", "sessions")) == 2
+
+
+def test_gold_tables_catch_up_when_asked_to(spark, recorded, tmp_path):
+    first, second, lake = recorded(tmp_path / "a.pcapng", TALK), recorded(tmp_path / "b.pcapng", TALK, 30_000), tmp_path / "lake"
+    for path in (first, second):
+        ingest(spark, lake, [path], gold=False)
+    assert contents(lake, "sessions") == []
+    assert refresh_gold(spark, lake).built == tuple(each.name for each in GOLD)
+    assert len(contents(lake, "sessions")) == 2
+    assert [row["kind"] for row in delta.dataset(lake, table("runs")).to_table().to_pylist()].count("gold") == 1
+    assert snapshot.current(lake).batch("sessions") == 2
+    before = versions(lake)
+    assert refresh_gold(lambda: pytest.fail("Spark was started"), lake).built == ()
+    assert versions(lake) == before
+    with pytest.raises(LakeError, match="is not a lake"):
+        refresh_gold(spark, tmp_path)
+
+
+def test_keys_are_in_no_plan(spark, recorded, tmp_path):
+    """Recordings that need a shuffle, and those that do not."""
+    secret = b"a secret of 16 b"
+    sources = [identify(recorded(tmp_path / "a.pcapng", TALK)), identify(recorded(tmp_path / "b.pcapng", TALK, 30_000))]
+    plans = [sources_plan.plan([source], lambda cuts: [], 1, shuffle_all=bool(place)) for place, source in enumerate(sources)]
+    plan = sources_plan.Plan(plans[0].direct, plans[1].partitioned, 2)
+    assert plan.direct
+    assert plan.partitioned
+    writer = TableWriter(tmp_path / "lake", 1, DecodeOptions(), ports={5040: "emp"}, keyring=Keyring([Keys(secret * 2, secret)]))
+    frame = sink.results(spark, plan, {5040: "emp"}, tmp_path / "notes", writer)
+    shown = frame._jdf.queryExecution().toString()
+    assert "MapInArrow" in shown
+    assert not [form for form in (secret.decode(), secret.hex(), repr(secret), "Keyring", str(tmp_path)) if form in shown]
+
+
+def test_only_the_files_of_returned_results_count(recorded, tmp_path):
+    """A task that Spark runs twice writes other files the second time."""
+    lake, source = fresh_lake(tmp_path / "lake"), recorded(tmp_path / "a.pcapng", TALK)
+    task = TableWriter(lake, 1, DecodeOptions())
+    journal.begin(lake, 1, [identify(source)])
+    lost, returned = (task.write(iter(blocks(source))) for _ in range(2))
+    assert not {file.path for file in lost.files.values()} & {file.path for file in returned.files.values()}
+    task.commit([returned])
+    journal.done(lake)
+    assert len(contents(lake, "messages")) == 4
+    assert {path.name for path in delta.files(lake, CONNECTION_INDEX)} == {returned.files["messages"].path}
+    for each in SILVER:
+        snapshot.sweep(lake, each, patience=0)
+    for each in INDEX_TABLES:
+        delta.sweep(lake, each)
+    assert stray_files(lake) == []
+    assert len(contents(lake, "messages")) == 4

@@ -12,10 +12,11 @@ from tests.lake.relink_cases import CASES
 from tests.lake.relink_recording import Tape, TapedWorld, tell
 from tests.protocols.relink.pair import C, L
 
-from wirelake.lake.gold.rules.relink import ODDITIES, UNSEEN
+from wirelake.lake.gold.rules.relink import UNSEEN
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import table
+from wirelake.protocols.relink.analyzer import Analyzer
 from wirelake.protocols.relink.faults import OURS, TOLERATED, UNREADABLE, Fault
 
 SESSIONS = Path(__file__).parents[1] / "vectors" / "relink-sessions.json"
@@ -182,5 +183,5 @@ def test_history_judges_what_a_stranger_says_as_the_live_link_did(broken, runs):
 def test_every_rule_is_found_or_it_is_said_why_not():
     by_messages = {Fault.LINK_ID_RANGE, Fault.LINK_WITHOUT_EPOCH, Fault.EPOCH_ZERO, Fault.VERSION_UNSUPPORTED, Fault.HANDSHAKE_ORDER}
     by_history = {Fault[rule] for _, expected in CASES.values() for rule, _ in expected}
-    assert set(Fault) - set(UNSEEN) == UNREADABLE | by_messages | by_history | set(ODDITIES)
+    assert set(Fault) - set(UNSEEN) == UNREADABLE | by_messages | by_history | set(Analyzer.ODDITIES)
     assert set(UNSEEN) > OURS

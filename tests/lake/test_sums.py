@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from wirelake.lake.gold import exchanges, metrics, topology, violations
+from wirelake.lake.gold import metrics, topology
 from wirelake.lake.sources.tables import spark_schema
+from wirelake.lake.tables import exchanges, violations
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

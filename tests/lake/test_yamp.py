@@ -7,10 +7,6 @@ import json
 import pytest
 from tests.lake.yamp_sessions import BROKEN, CASES, FIRST_PORT
 
-from wirelake.errors import RemoteProtocolError
-from wirelake.lake.gold.rules.yamp import followable
-from wirelake.protocols.yamp.redirect import follow
-
 
 @pytest.fixture(scope="module")
 def told(lake):
@@ -52,37 +48,6 @@ def test_a_pong_that_is_late_is_told_at_its_ping(told):
 def test_what_a_server_refuses_is_the_client_s_fault(told):
     (refused,) = told("violations", "refused")
     assert (refused["direction"], refused["message_id"]) == ("to_server", told("messages", "refused")[0]["message_id"])
-
-
-def test_a_redirect_is_refused_as_a_live_client_refuses_it(spark):
-    """YAMP-22: but for what depends on how the client came, and how often it was sent on."""
-    hosts = ("host", "127.0.0.1", "[::1]", "::1", "[::1", "", "user@host", "a b", "host:1")
-    ports = ("", ":", ":0", ":1", ":007", ":65535", ":65536", ":99999", ":123456", ":x", ":1:2")
-    rests = ("", "/", "/path", "?", "?q", "/?q=1", "#", "#f", "/path?q#f", "/path#")
-    urls = [f"{scheme}://{host}{port}" for scheme in ("tcp", "WSS", "http", "") for host in hosts for port in ports]
-    urls += [f"{scheme}://host:1{rest}" for scheme in ("tcp", "tls", "ws", "wss", "Tcp") for rest in rests]
-    urls += [
-        "",
-        "tcp",
-        "tcp:",
-        "tcp:host:1",
-        "//host:1",
-        "tcp//host:1",
-        "wss:///host:1",
-        " tcp://host:1",
-        "tcp://host:1 ",
-        "tcp://host:1\n",
-        "t\tcp://ho\rst:1",
-    ]
-    asked = spark.createDataFrame([(url,) for url in urls], "url string")
-    told = asked.select("url", followable(asked["url"]))
-    for url, may in told.collect():
-        try:
-            follow(url, "tcp")
-        except RemoteProtocolError:
-            assert not may, url
-        else:
-            assert may, url
 
 
 def test_a_request_with_all_that_came_of_it_is_one_exchange(told):

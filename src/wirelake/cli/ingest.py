@@ -52,6 +52,9 @@ _MAX_NAMED: Final = 20
 @click.option(
     "--strict", "strict", is_flag=True, help="Commit nothing if a file cannot be decoded. Without it, that file goes to quarantine."
 )
+@click.option(
+    "--gold/--no-gold", "gold", default=True, help="Refresh the gold tables. Without it, `wirelake gold` or the next ingest does that."
+)
 @click.option("--follow", "folder", type=click.Path(path_type=Path), help="Read the captures of this folder as they grow, until Ctrl-C.")
 @click.option("--once", "once", is_flag=True, help="With --follow: treat every file as complete, read them, and stop.")
 @click.option(
@@ -99,6 +102,7 @@ def ingest(
     folder: Path | None,
     again: bool,
     strict: bool,
+    gold: bool,
     **follow_flags: float,
 ) -> int:
     """Add captures and recordings to the tables of a lake, with Spark.
@@ -125,6 +129,10 @@ def ingest(
         raise UsageError("--again needs PATHS: name the files to read again")
     if strict and not paths:
         raise UsageError("--strict needs PATHS: name the files to read")
+    if not gold and not paths:
+        raise UsageError("--no-gold needs PATHS: name the files to read")
+    if not gold and again:
+        raise UsageError("--no-gold and --again exclude each other: replaced rows have to leave the gold tables, too")
     if folder is not None and paths:
         raise UsageError("PATHS and --follow exclude each other: give one of them")
     if folder is not None and not folder.is_dir():
@@ -149,7 +157,7 @@ def ingest(
     if folder is not None:
         run_follow(lake, folder, follow_flags, master=master, **settings_of_both)  # type: ignore[arg-type]  # the same names
         return ExitCode.OK
-    result = run_ingest(lake, list(paths), master=master, again=again, strict=strict, **settings_of_both)  # type: ignore[arg-type]  # the same names
+    result = run_ingest(lake, list(paths), master=master, again=again, strict=strict, gold=gold, **settings_of_both)  # type: ignore[arg-type]  # the same names
     print_result(result, lake)
     return ExitCode.FAILED if result.changed or result.unreadable or result.failed else ExitCode.OK
 
@@ -167,6 +175,7 @@ def run_ingest(
     keyring: Keyring | None = None,
     again: bool = False,
     strict: bool = False,
+    gold: bool = True,
 ) -> IngestResult:
     """Ingest, with progress on the terminal. Spark starts only if there is work for it."""
     from wirelake.lake.jobs.ingest import ingest as ingest_into  # noqa: PLC0415 - needs the lake extra
@@ -185,6 +194,7 @@ def run_ingest(
             keyring=keyring,
             again=again,
             strict=strict,
+            gold=gold,
             progress=show,
         )
 

@@ -23,6 +23,7 @@ from wirelake.capture.record.recorder import PRIVATE_TRANSPORTS, Recorder
 from wirelake.cli import logs, terminal
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER, Lines, Notices
 from wirelake.cli.terminal import json_text
+from wirelake.cli.watch import watching
 from wirelake.errors import CaptureError, UsageError
 from wirelake.extras import is_installed
 from wirelake.peers.notices import NOTICE
@@ -56,6 +57,7 @@ class LiveOptions(msgspec.Struct, frozen=True):
     record_max_time: float | None = None
     max_notices: int = MAX_NOTICES
     output_buffer: int = OUTPUT_BUFFER
+    watch: bool = False
 
 
 class _Output:
@@ -169,21 +171,28 @@ def body_of(text: str, hex_text: bool) -> bytes:
 
 @contextlib.contextmanager
 def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[Recorder | None]:
-    """A recorder, if a file was named.
+    """A recorder, if a file was named, or if the peer is to be watched.
 
     Its failure was reported when it happened: at the end only the exit code repeats it.
     """
-    if path is None:
+    options = LiveOptions() if _active is None else _active.options
+    if path is None and not options.watch:
         yield None
         return
-    options = LiveOptions() if _active is None else _active.options
-    recorder = Recorder(
-        path,
-        protocol=protocol,
-        max_bytes=options.record_max_size,
-        max_seconds=options.record_max_time,
-        private=address.partition("://")[0] in PRIVATE_TRANSPORTS,
-    )
+    with contextlib.ExitStack() as stack:
+        watch = stack.enter_context(watching(protocol)) if options.watch else None
+        limits = {} if path is None else {"max_bytes": options.record_max_size, "max_seconds": options.record_max_time}
+        recorder = Recorder(
+            Path(os.devnull) if path is None else path,
+            protocol=protocol,
+            private=path is not None and address.partition("://")[0] in PRIVATE_TRANSPORTS,
+            watch=watch,
+            **limits,  # type: ignore[arg-type]  # both are numbers or None
+        )
+        yield from _recorded(recorder)
+
+
+def _recorded(recorder: Recorder) -> Iterator[Recorder]:
     try:
         with recorder:
             yield recorder

@@ -11,7 +11,7 @@ import click
 
 from wirelake.cli.live import LiveOptions, live_output
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER
-from wirelake.extras import need_for_address
+from wirelake.extras import CAPTURES, need, need_for_address
 from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 
 __all__ = ["Size", "connection_flags", "live_flags", "server_flags"]
@@ -39,10 +39,18 @@ def live_flags(command: F) -> F:
 
     @wraps(command)
     def run(
-        *arguments: Any, record_max_size: int | None, record_max_time: float | None, max_notices: int, output_buffer: int, **named: Any
+        *arguments: Any,
+        record_max_size: int | None,
+        record_max_time: float | None,
+        max_notices: int,
+        output_buffer: int,
+        watch: bool,
+        **named: Any,
     ) -> Any:
         need_for_address(named["address"])
-        with live_output(LiveOptions(record_max_size, record_max_time, max_notices, output_buffer)):
+        if watch:
+            need(*CAPTURES)
+        with live_output(LiveOptions(record_max_size, record_max_time, max_notices, output_buffer, watch)):
             return command(*arguments, **named)
 
     wrapped: Any = run
@@ -69,6 +77,9 @@ def live_flags(command: F) -> F:
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
             help="Go on in a next file after this time: NAME-0001.pcapng and so on.",
+        ),
+        click.option(
+            "--watch", "watch", is_flag=True, help="Say on stderr at once which rules are broken, by either side; needs wirelake[lake]."
         ),
         click.option("--record-max-size", "record_max_size", type=Size(), help="Go on in a next file before one is larger than this."),
         click.option(

@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from wirelake import __version__
-from wirelake.cli import logs
+from wirelake.cli import logs, own_process
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import with_verbose
 from wirelake.cli.terminal import AlreadyReported, say, say_traceback
@@ -24,7 +24,23 @@ from wirelake.extras import missing
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
-COMMANDS: Final = ("demo", "decode", "encode", "ingest", "forget", "query", "report", "check", "keys", "serve", "listen", "call", "send")
+COMMANDS: Final = (
+    "demo",
+    "read",
+    "decode",
+    "encode",
+    "ingest",
+    "gold",
+    "forget",
+    "query",
+    "report",
+    "check",
+    "keys",
+    "serve",
+    "listen",
+    "call",
+    "send",
+)
 """Every command: the function of this name in the module of this name.
 
 Its docstring is its help, and it returns an exit code.
@@ -135,6 +151,7 @@ def _say_usage(error: click.ClickException) -> None:
 
 def main() -> None:
     """Run the command of the process and exit."""
+    own_process.mark()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -354,7 +354,8 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         if not self.HAS_HANDSHAKE and parting is not None and (closed is None or self.last_word > parting.ts):
             parting = None  # life went on after the error
         client_version, server_version, is_accepted, error_code = self._greetings()
-        is_silent = self.SILENCE_SECONDS is not None and newest != NO_TIME and newest - last_seen > self.SILENCE_SECONDS * 1e6
+        is_timed = newest != NO_TIME and last_seen != NO_TIME
+        is_silent = self.SILENCE_SECONDS is not None and is_timed and newest - last_seen > self.SILENCE_SECONDS * 1e6
         opened = self.opened
         how = "silence" if is_silent else "open" if self.IS_NODE else _ended_how(parting, reset, closed)
         by = parting.by if parting else reset.by if reset else closed.by if closed else ""
@@ -404,6 +405,8 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         if states is None:
             return
         at = (self.states.get(message.connection_id, states.initial), message.to_server, name)
+        if at in states.quiet:
+            return
         rule = states.refusals.get(at)
         if rule is not None and message.fault is None:
             self._found(rule, message, needs_whole=True)
@@ -501,6 +504,8 @@ class Pending(msgspec.Struct, gc=False, array_like=True):
     cancelled: bool = False
     note: str | None = None
     """What the protocol wants to remember of it."""
+    progressive: bool = True
+    """Whether it asked for progress, in protocols where a request says so."""
 
 
 class RequestPairs(msgspec.Struct):
@@ -514,11 +519,16 @@ class RequestPairs(msgspec.Struct):
     of_client: dict[str, Pending] = msgspec.field(default_factory=dict)
     of_server: dict[str, Pending] = msgspec.field(default_factory=dict)
 
-    def ask(self, message: SeenMessage, correlation_id: str, subject: str | None) -> Exchange | None:
-        """A request. Returns the exchange of an earlier one with the same id that was never answered."""
+    def ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> Exchange | None:
+        """A request. Returns the exchange of an earlier one with the same id that was never answered.
+
+        A repetition does not change whether progress was asked for: a receiver keeps the first request (YAMP-15).
+        """
         pending = self.of_client if message.to_server else self.of_server
         before = pending.get(correlation_id)
-        pending[correlation_id] = Pending(Part(message.ts, message.message_id, message.size), subject)
+        if before is not None:
+            progressive = before.progressive
+        pending[correlation_id] = Pending(Part(message.ts, message.message_id, message.size), subject, 0, False, None, progressive)
         return None if before is None else _unanswered(message.to_server, correlation_id, before)
 
     def waiting(self, by_client: bool, correlation_id: str) -> Pending | None:
@@ -526,11 +536,11 @@ class RequestPairs(msgspec.Struct):
         return (self.of_client if by_client else self.of_server).get(correlation_id)
 
     def answer(self, message: SeenMessage, correlation_id: str, subject: str | None, outcome: str | None = "returned") -> Exchange:
-        """A response; its `sent` is None if no request waits for it. `subject` is its own, for that case."""
+        """A response; without a waiting request `sent` is None, the subject is its own, and nothing is known of an outcome."""
         asked = (self.of_server if message.to_server else self.of_client).pop(correlation_id, None)
         part = Part(message.ts, message.message_id, message.size)
         if asked is None:
-            return Exchange(not message.to_server, correlation_id, subject, None, part, None, False, 0, outcome)
+            return Exchange(not message.to_server, correlation_id, subject, None, part, None, False, 0, None)
         return Exchange(
             not message.to_server,
             correlation_id,

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.protocols.kernel import compiled, kernel
+from wirelake.protocols.kernel import kernel, over_arrays
 
 __all__ = [
     "UNLIMITED",
@@ -87,7 +87,7 @@ def binary(data: Array, starts: Array, lengths: Array, valid: Array | None = Non
     offsets = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     out = np.empty(offsets[-1], np.uint8)
-    compiled(_gather)(data, starts, lengths, out)
+    over_arrays(_gather)(data, starts, lengths, out)
     large = pa.Array.from_buffers(pa.large_binary(), len(starts), [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)])
     return large.cast(pa.binary()) if offsets[-1] <= np.iinfo(np.int32).max else large
 

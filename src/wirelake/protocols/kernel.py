@@ -41,6 +41,7 @@ __all__ = [
     "i64",
     "i64_le",
     "kernel",
+    "over_arrays",
     "positions",
     "strider",
     "table",
@@ -49,6 +50,7 @@ __all__ = [
     "u32",
     "u32_le",
     "use_compiled",
+    "use_plain",
     "walker",
 ]
 
@@ -156,6 +158,8 @@ Tests set it to 0, so that compiled scanners see small messages too.
 _kernels: list[Callable[..., object]] = []
 _dispatchers: dict[Callable[..., object], Callable[..., object]] = {}
 _use_compiled = False
+_views: dict[Callable[..., object], Callable[..., object]] = {}
+_use_plain = False
 
 
 def kernel(function: F) -> F:
@@ -203,13 +207,32 @@ def use_compiled() -> bool:
 
     Processes that decode blocks or serve call this once. Short commands do not, and save the half second.
     """
-    global _use_compiled  # noqa: PLW0603 - one switch per process is the point
+    global _use_compiled, _use_plain  # noqa: PLW0603 - one switch per process is the point
+    _use_plain = False
     try:
         import numba  # noqa: PLC0415 - see compiled
     except ImportError:
         return False
     _use_compiled = not bool(getattr(numba.config, "DISABLE_JIT", False))
     return _use_compiled
+
+
+def use_plain(wanted: bool = True) -> None:
+    """Let this process decode blocks without Numba, until it calls `use_compiled`, or this with False.
+
+    For commands whose input is small, or not known yet. A process that uses compiled kernels already goes on with them.
+    """
+    global _use_plain  # noqa: PLW0603 - see use_compiled
+    _use_plain = wanted and not _use_compiled
+
+
+def over_arrays(function: F) -> F:
+    """Return a kernel for arguments that are arrays: compiled, unless the process called `use_plain`."""
+    if not _use_plain:
+        return compiled(function)
+    if function not in _views:
+        _views[function] = _over_views(function)
+    return _views[function]  # type: ignore[return-value]  # it is called like its function
 
 
 def active(function: F) -> F:

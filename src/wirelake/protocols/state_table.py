@@ -26,11 +26,13 @@ class StateTable(msgspec.Struct, frozen=True):
     """(state, to the server, message name) -> next state, where it differs."""
     refusals: dict[tuple[int, bool, str], str]
     """(state, to the server, message name) that is forbidden, or untimely -> name of the rule it breaks."""
+    quiet: frozenset[tuple[int, bool, str]]
+    """What neither changes the state nor is forbidden: nearly all messages."""
 
 
 def state_table(machine: StateMachine) -> StateTable:
     """The table of a state machine."""
-    moves, refusals = {}, {}
+    moves, refusals, quiet = {}, {}, set()
     for state, speaker, message in product(machine.states, machine.speakers, machine.messages):
         after = machine.transitions.get((state, speaker, message))
         for to_server in _TO_SERVER[speaker.name]:
@@ -42,4 +44,6 @@ def state_table(machine: StateMachine) -> StateTable:
                 moves[at] = int(after)
             if (state, speaker, message) in machine.untimely:
                 refusals[at] = machine.untimely[state, speaker, message].name
-    return StateTable(int(machine.initial), moves, refusals)
+            elif after == state:
+                quiet.add(at)
+    return StateTable(int(machine.initial), moves, refusals, frozenset(quiet))

@@ -31,7 +31,7 @@ from wirelake.capture.blocks.packet_batch import Packer, PacketBatch
 from wirelake.capture.blocks.read_file import account_compression, account_records, walk_split, walked_mark
 from wirelake.capture.containers.detect import restore
 from wirelake.capture.containers.records import KIND, LINK, RECORD_PACKET
-from wirelake.capture.containers.walk import EVERYTHING, WINDOW, Damaged, Walk
+from wirelake.capture.containers.walk import EVERYTHING, WINDOW, Damaged, Walk, Window
 from wirelake.capture.files.identity import content
 from wirelake.capture.files.source_file import Bytes, open_plain, open_source
 from wirelake.capture.files.split import Split
@@ -39,7 +39,7 @@ from wirelake.capture.packets.ip_fragments import REACH
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
 from wirelake.errors import SourceChanged
 
-__all__ = ["Partitioned", "ReadTask", "partition", "quarantine", "quarantine_rest", "read_split", "read_tasks"]
+__all__ = ["Partitioned", "ReadTask", "StepReader", "partition", "quarantine", "quarantine_rest", "read_split", "read_tasks"]
 
 
 class ReadTask(msgspec.Struct, frozen=True):
@@ -101,9 +101,9 @@ def quarantine(task: ReadTask) -> Iterator[Block]:
             raw = plain.window(at, min(WINDOW, stop - at))
             accounting.quarantine(at, raw, "decoder", task.spoilt)
             at += len(raw)
-            yield from _complete(task, None, accounting)
+            yield from _complete(task.source, task.spans, None, accounting)
     marked = msgspec.structs.replace(span, mark=content(task.source, span.at, span.length))
-    yield from _complete(msgspec.structs.replace(task, spans=[marked]), None, accounting, always=True)
+    yield from _complete(task.source, [marked], None, accounting, always=True)
 
 
 def read_split(
@@ -120,36 +120,74 @@ def read_split(
     Connections are partitioned into buckets, recorded ones only of the protocols in `partitioned`.
     """
     source, split = task.source, task.split
-    accounting = Accounting([span.at for span in task.spans])
-    packer = Packer(source, task.rank, buckets, task.spans, accounting)
-    recording_reader = RecordingReader(ports, protocols, accounting)
+    reader = StepReader(source, task.spans, rank=task.rank, buckets=buckets, ports=ports, protocols=protocols, partitioned=partitioned)
     with open_source(source) as file:
         if split.begin:
-            packer.warm(_before(source, file, split, window))
+            reader.warm(_before(source, file, split, window))
         walk = walk_split(source, file, split, window, hashed=not task.spans[-1].mark)
         for step in walk.steps():
-            block = None
-            if isinstance(step, Damaged):
-                accounting.quarantine(step.base, step.raw, step.layer, step.reason)
-            else:
-                packets = account_records(step, accounting)
-                exported = packets[:, LINK] == LINK_EXPORTED
-                if exported.any():
-                    block = recording_reader.block(source, step.base, step.data, step.used, packets[exported])
-                if block is not None:
-                    block.spans = task.spans
-                    block, sent = partition(block, partitioned, buckets)
-                    yield from (Partitioned(one, task.rank, step.base, bucket) for bucket, one in sent.items())
-                if not exported.all():
-                    yield from packer.window(step.base, step.data, packets[~exported])
-            yield from _complete(task, block, accounting)
+            yield from reader.step(step)
         if walk.at != split.end and split.growing:
             raise SourceChanged(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
-        packer.finish(walk.at, is_last=task.is_last)
-        account_compression(file, accounting)
         span = task.spans[-1]
-        span = span if span.mark else msgspec.structs.replace(span, mark=walked_mark(source, walk, span))
-        yield from _complete(msgspec.structs.replace(task, spans=[*task.spans[:-1], span]), None, accounting, always=True)
+        mark = span.mark or walked_mark(source, walk, span)
+        yield from reader.finish(walk.at, file, mark, is_last=task.is_last)
+
+
+class StepReader:
+    """Turns the steps of one walk over a source into packet batches and blocks.
+
+    `spans` are those of `ReadTask`.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        spans: list[Span],
+        *,
+        rank: int = 0,
+        buckets: int = 1,
+        ports: Mapping[int, str],
+        protocols: Collection[str] | None = None,
+        partitioned: Collection[str] = (),
+    ) -> None:
+        self._source = source
+        self._spans = spans
+        self._rank = rank
+        self._buckets = buckets
+        self._partitioned = partitioned
+        self._accounting = Accounting([span.at for span in spans])
+        self._packer = Packer(source, rank, buckets, spans, self._accounting)
+        self._recording_reader = RecordingReader(ports, protocols, self._accounting)
+
+    def warm(self, steps: Iterator[tuple[int, bytes, np.ndarray[Any, Any]]]) -> None:
+        """Add the packets of windows before the walk (base, data, records)."""
+        self._packer.warm(steps)
+
+    def step(self, step: Window | Damaged) -> Iterator[PacketBatch | Partitioned | Block]:
+        """Yield what one step has."""
+        block = None
+        if isinstance(step, Damaged):
+            self._accounting.quarantine(step.base, step.raw, step.layer, step.reason)
+        else:
+            packets = account_records(step, self._accounting)
+            exported = packets[:, LINK] == LINK_EXPORTED
+            if exported.any():
+                block = self._recording_reader.block(self._source, step.base, step.data, step.used, packets[exported])
+            if block is not None:
+                block.spans = self._spans
+                block, sent = partition(block, self._partitioned, self._buckets)
+                yield from (Partitioned(one, self._rank, step.base, bucket) for bucket, one in sent.items())
+            if not exported.all():
+                yield from self._packer.window(step.base, step.data, packets[~exported])
+        yield from _complete(self._source, self._spans, block, self._accounting)
+
+    def finish(self, end: int, file: Bytes, mark: bytes = b"", *, is_last: bool) -> Iterator[Block]:
+        """Yield the rest after a walk that ended at `end`; `mark` is the hash of its bytes."""
+        self._packer.finish(end, is_last=is_last)
+        account_compression(file, self._accounting)
+        spans = [*self._spans[:-1], msgspec.structs.replace(self._spans[-1], mark=mark)]
+        yield from _complete(self._source, spans, None, self._accounting, always=True)
 
 
 def partition(block: Block, partitioned: Collection[str], buckets: int) -> tuple[Block, dict[int, Block]]:
@@ -206,12 +244,12 @@ def _before(source: Source, file: Bytes, split: Split, window: int) -> Iterator[
             yield step.base, step.data, packets[packets[:, LINK] != LINK_EXPORTED]
 
 
-def _complete(task: ReadTask, block: Block | None, accounting: Accounting, *, always: bool = False) -> Iterator[Block]:
+def _complete(source: Source, spans: list[Span], block: Block | None, accounting: Accounting, *, always: bool = False) -> Iterator[Block]:
     """Yield a block with the accounts; none if there is neither."""
     accounts, unreadable = accounting.take()
     if block is None and not accounts and not always:
         return
     if block is None:
-        block = Block(task.source, b"", np.empty((0, SEGMENT_COLUMNS), np.int64), np.empty((0, ORIGIN_COLUMNS), np.int64))
-    block.accounts, block.unreadable, block.spans = accounts, unreadable, task.spans
+        block = Block(source, b"", np.empty((0, SEGMENT_COLUMNS), np.int64), np.empty((0, ORIGIN_COLUMNS), np.int64))
+    block.accounts, block.unreadable, block.spans = accounts, unreadable, spans
     yield block

@@ -81,8 +81,10 @@ class Walk:
         self._path = path
         self._file = file
         self.stop = stop
-        self._window = window
-        self._growing = growing
+        self.window = window
+        """Bytes read at a time; may be changed between two steps."""
+        self.growing = growing
+        """Whether more bytes may come. When it ends, `steps` goes on to the end; it may be called again after each end."""
 
     def on(self, stop: int) -> Walk:
         """Set another end, and return the same walk."""
@@ -98,23 +100,23 @@ class Walk:
 
     def _steps(self) -> Iterator[Window | Damaged]:
         if self.container is None and not self._recognise():
-            if not self._growing:
+            if not self.growing:
                 yield from self._rest()
             return
         rows = np.empty((ROWS, RECORD_COLUMNS), np.int64)
-        want = self._window
+        want = self.window
         while self.at < self.stop and not self._file.is_end(self.at):
             assert self.container is not None  # noqa: S101 - recognised above
             data = self._file.window(self.at, want)
             count, used, end = self.container.scan(array(data), self.stop - self.at, rows)
             if used:
-                base, self.at, want = self.at, self.at + used, self._window
+                base, self.at, want = self.at, self.at + used, self.window
                 yield Window(base, data, used, rows[:count], self.container.layer)
             elif end == OTHER_CONTAINER and self._recognise():
                 continue
             elif end > 0 and end > len(data) and not self._file.is_end(self.at + len(data)):
                 want = end  # one record longer than a window
-            elif self._growing and (end > 0 or not self._is_decidable()):
+            elif self.growing and (end > 0 or not self._is_decidable()):
                 return  # the rest of the record may still be written
             else:
                 yield from self._skip(self.container, FAULTS.get(end, CUT_SHORT))
@@ -129,7 +131,7 @@ class Walk:
 
     def _rest(self) -> Iterator[Damaged]:
         """Yield a source that is no capture, whole."""
-        while raw := self._file.window(self.at, self._window):
+        while raw := self._file.window(self.at, self.window):
             base, self.at = self.at, self.at + len(raw)
             yield Damaged(base, raw, "capture", NOT_A_CAPTURE)
 
@@ -138,13 +140,13 @@ class Walk:
         first = 1
         while True:
             data = self._file.window(self.at, 2 * LOOK_AHEAD)
-            is_end = self._file.is_end(self.at + len(data)) and not self._growing
+            is_end = self._file.is_end(self.at + len(data)) and not self.growing
             place, decided = container.find(array(data), first, is_end)
             used = place if place >= 0 else decided
             if used:
                 base, self.at = self.at, self.at + used
                 yield Damaged(base, data[:used], container.layer, reason)
-            if place >= 0 or is_end or (self._growing and not self._is_decidable()):
+            if place >= 0 or is_end or (self.growing and not self._is_decidable()):
                 return
             first = 0
 

@@ -14,6 +14,9 @@ one record. Wireshark stops reading at a record over 256 KiB; the lake does not.
 Backpressure: there is none on the peer. Records wait in memory until they are `flush_bytes` together; then the call that adds the next one
 writes them. A timer thread writes what waits for `flush_seconds`. The recorder needs no event loop, and any thread may use it.
 
+`watch` gets the same bytes that go to the file, record by record, as soon as they are made: `wirelake.explore.reading.watch` reads them
+and tells which rule a peer breaks. It must neither block nor raise. Without a file to keep, record to `os.devnull`.
+
 A recording never disturbs the connection it records: `sent`, `received`, `finished` and `closed` do not raise when the disk is full. The
 recorder logs the failure at once and stops recording. `failure` keeps it, and the next `flush()` or `close()` raises it, once.
 
@@ -90,10 +93,12 @@ class Recorder:
         flush_bytes: int = FLUSH_BYTES,
         flush_seconds: float = FLUSH_SECONDS,
         call_later: CallLater | None = None,
+        watch: Callable[[bytes], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
         new_id: Callable[[], bytes] = lambda: secrets.token_bytes(8),
     ) -> None:
         self._path = Path(path)
+        self._watch = watch
         self._protocol = protocol
         self._max_bytes = max_bytes
         self._max_nanoseconds = None if max_seconds is None else int(max_seconds * 1e9)
@@ -120,6 +125,8 @@ class Recorder:
         self._open(self._path)
         self.flush()  # so that a recording that cannot be written says so before anyone relies on it
         self._relied_on = True
+        if watch is not None:
+            watch(self._preamble)
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -196,11 +203,15 @@ class Recorder:
     def _write(self, tags: bytes, data: bytes | bytearray | memoryview) -> None:
         """Append one record, tags and payload, to what waits; write when enough waits."""
         with self._lock:
-            if self._descriptor < 0:
+            if self._descriptor < 0 and self._watch is None:
                 return
             now = self._clock()
             size = len(tags) + len(data)
             block = PACKET_OVERHEAD + size + (-size & 3)
+            if self._watch is not None and block <= MAX_RECORD:
+                self._watch(b"".join((packet_head(now // 1000, size), tags, data, packet_tail(size))))
+            if self._descriptor < 0:
+                return
             if block > MAX_RECORD:
                 self._fail(f"a frame of {len(data)} bytes is over the {MAX_RECORD} bytes of a record")
                 return

@@ -6,7 +6,7 @@ Its entries become the table `ledger`. Sums are exact.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -20,7 +20,7 @@ from wirelake.capture.blocks.read_split import ReadTask
 from wirelake.errors import LakeError
 from wirelake.lake.tables import ledger
 
-__all__ = ["Entry", "Extent", "LedgerEntries", "Where", "balance", "merge", "rows", "weigh"]
+__all__ = ["Entry", "Extent", "LedgerEntries", "Where", "balance", "merge", "packed", "rows", "unpacked", "weigh"]
 
 IntArray = npt.NDArray[np.int64]
 _MARK: Final = "mark"
@@ -292,3 +292,19 @@ def balance(sources: Iterable[Source], ledger_entries: pa.RecordBatch, begins: M
     if spans:
         strange = ", ".join(source_id.hex() for source_id in sorted(spans))
         raise LakeError(f"the ledger speaks of sources that were not read ({strange}); nothing was published")
+
+
+def packed(entries: Iterable[pa.RecordBatch]) -> bytes:
+    """Encode ledger entries, for a task to return."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ledger.TABLE.schema) as stream:
+        for batch in entries:
+            stream.write_batch(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def unpacked(content: bytes) -> Iterator[pa.RecordBatch]:
+    """Decode the ledger entries that a task returned."""
+    if content:
+        yield from pa.ipc.open_stream(content)

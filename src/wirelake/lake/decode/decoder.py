@@ -44,7 +44,7 @@ from wirelake.lake.decode.unrecognised import UnrecognisedTraffic
 from wirelake.lake.decode.websocket import Unwrapped, Unwrapper
 from wirelake.lake.decode.xmpp import Stanzas, Taken
 from wirelake.lake.tables import connections, ledger, messages, unrecognised
-from wirelake.lake.tables.catalog import TABLES
+from wirelake.lake.tables.protocol_schema import table_of
 from wirelake.protocols.arrow import BodySerializers, Columns, within
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, ScanLimits
 
@@ -301,7 +301,7 @@ class Decoder:
         size = pa.array(scanned[:, LENGTH])
         shared = {"protocol": rows.constant(protocol, len(scanned)), "size": size, **leading, **made.shared}
         self._add(messages.TABLE.name, rows.batch(messages.TABLE.schema, shared))
-        self._add(protocol, rows.batch(TABLES[protocol].schema, {**leading, **made.own}))
+        self._add(protocol, rows.batch(table_of(protocol).schema, {**leading, **made.own}))
 
     def _body_serializers(
         self, scanner: Scanner, scan_input: ScanInput, scanned: IntArray, segments: IntArray, good: npt.NDArray[np.bool_]
@@ -339,7 +339,7 @@ class Decoder:
         starts, lengths = scanned[:, START], scanned[:, LENGTH]
         is_short = (lengths > 0) & (lengths <= self._options.max_raw)
         extent = self._where.extent(scan_input.origins, starts, lengths)
-        for code in np.unique(scanned[is_short, FAULT]).tolist():
+        for code in sorted(set(scanned[is_short, FAULT].tolist())):  # np.unique would import numpy.ma
             same = is_short & (scanned[:, FAULT] == code)
             self._ledger_entries.spread(
                 self._where, "quarantine", scanner.protocol.faults(code).name, scan_input.origins, starts[same], lengths[same]
@@ -392,7 +392,9 @@ class Decoder:
             came = np.concatenate((block.origins[:, ORIGIN_START] + 0.5, came))
         order = np.argsort(came, kind="stable")
         sources = self._where.sources
-        _, firsts = np.unique((flows * len(sources) + (places >> SOURCE_SHIFT))[order], return_index=True)
+        keys = (flows * len(sources) + (places >> SOURCE_SHIFT))[order]
+        alike = np.argsort(keys, kind="stable")
+        firsts = alike[np.diff(keys[alike], prepend=-1) != 0]
         for index in order[np.sort(firsts)].tolist():
             number, ts, at = int(flows[index]), int(times[index]), int(places[index])
             key = (block.flows[number].session_id, self._where.source(at)[0].id)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from wirelake import protocols
 from wirelake.capture.blocks.block import Flow
 from wirelake.protocols.faults import Faults
-from wirelake.protocols.kernel import ScanLimits, Stride, compiled, strider
+from wirelake.protocols.kernel import ScanLimits, Stride, over_arrays, strider
 from wirelake.protocols.protocol import Limits
 
 __all__ = ["ROWS", "Scanned", "Scanner", "is_self_contained"]
@@ -69,7 +69,7 @@ class Scanner:
 
     def walk(self, data: ByteArray, starts: Rows, stops: Rows, ends: Rows, scan_limits: ScanLimits) -> Iterator[Scanned]:
         """All rows of runs that hold whole messages. Writes to `ends` where an unfinished message begins."""
-        kernel, segment, at = compiled(self.protocol.walk), 0, int(starts[0])
+        kernel, segment, at = over_arrays(self.protocol.walk), 0, int(starts[0])
         while segment < len(starts):
             count, used, segment, at = kernel(
                 data, starts, stops, segment, at, self._rows, self._segment_of, self._parts, ends, scan_limits
@@ -79,7 +79,7 @@ class Scanner:
 
     def stride(self, data: ByteArray, starts: Rows, stops: Rows, ends: Rows, faults: Rows, scan_limits: ScanLimits) -> Iterator[Scanned]:
         """The rows of runs as far as they make sense. Writes to `ends` where that is, and to `faults` why."""
-        kernel, segment, at = compiled(_stride(self.protocol.name)), 0, int(starts[0])
+        kernel, segment, at = over_arrays(_stride(self.protocol.name)), 0, int(starts[0])
         while segment < len(starts):
             count, used, segment, at = kernel(
                 data, starts, stops, segment, at, self._rows, self._segment_of, self._parts, ends, faults, scan_limits
@@ -89,13 +89,13 @@ class Scanner:
 
     def find(self, data: ByteArray, start: int, stop: int, scan_limits: ScanLimits) -> int:
         """The first offset from `start` on where messages certainly begin, or `stop`."""
-        return int(compiled(self.protocol.find)(data, start, stop, scan_limits))
+        return int(over_arrays(self.protocol.find)(data, start, stop, scan_limits))
 
     def need(self, data: ByteArray, scan_limits: ScanLimits) -> int:
         """Bytes that the message at the start takes at least; 0 if that is not known."""
         rows = np.zeros(self.columns.ROW_COLUMNS, np.int64)
         parts = np.zeros((1 + self.limits.max_parts) * self.columns.PART_COLUMNS, np.int64)
-        count, _, _, needed = compiled(self.protocol.scan)(data, 0, len(data), rows, parts, scan_limits)
+        count, _, _, needed = over_arrays(self.protocol.scan)(data, 0, len(data), rows, parts, scan_limits)
         return 0 if count else max(0, int(needed))
 
     def _scanned(self, count: int, used: int) -> Scanned:

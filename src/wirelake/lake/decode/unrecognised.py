@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from wirelake.capture.blocks.accounting import REST
 from wirelake.capture.blocks.block import Account, Unrecognised
@@ -122,4 +121,6 @@ def unpacked(content: bytes) -> list[pa.RecordBatch]:
 
 def bytes_in(paths: Iterable[Path]) -> int:
     """Unrecognised bytes in files of the table."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - decoding does not need it
+
     return sum(pc.sum(pq.read_table(path, columns=["bytes"])["bytes"]).as_py() or 0 for path in paths)

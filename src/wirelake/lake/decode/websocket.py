@@ -24,7 +24,7 @@ from wirelake.capture.blocks.block import (
 )
 from wirelake.lake.decode.state import Gap, Segment, Speaker
 from wirelake.lake.decode.streams import LOOKS, STEP, UNCOUNTED, UNREADABLE, clip
-from wirelake.protocols.kernel import compiled
+from wirelake.protocols.kernel import over_arrays
 from wirelake.protocols.websocket import CONTROL, FRAME, GOT, LEFT, LOST, PAYLOAD, PHASE, STATE_COLUMNS, TURN, find, unframe
 
 __all__ = ["ALIEN", "STARTS", "Unwrapped", "Unwrapper", "Wrapped"]
@@ -194,7 +194,7 @@ class Unwrapper:
             if there < size and not ended:
                 return
             stop = min(size, there)
-            place = int(compiled(find)(one.data, 0, stop, one.to_server, int(ended and stop == there)))
+            place = int(over_arrays(find)(one.data, 0, stop, one.to_server, int(ended and stop == there)))
             if place < stop:
                 self._pass(one, place, out)
                 data, origins = one.data, one.origins
@@ -218,7 +218,7 @@ class Unwrapper:
         if one.start:
             one.greet(data[: len(one.start)].tobytes())
         spans = np.zeros(2 * len(data), np.int64)
-        count, end = compiled(unframe)(data, 0, len(data), one.state, spans)
+        count, end = over_arrays(unframe)(data, 0, len(data), one.state, spans)
         at, wrapping = 0, []
         for first, last in spans[: 2 * count].reshape(-1, 2).tolist():
             wrapping.append((at, first - at))

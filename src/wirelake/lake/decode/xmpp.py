@@ -21,7 +21,7 @@ from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_
 from wirelake.lake.decode.state import Speaker
 from wirelake.lake.decode.streams import ScanInput, clip
 from wirelake.protocols import xmpp
-from wirelake.protocols.kernel import compiled
+from wirelake.protocols.kernel import over_arrays
 
 __all__ = ["LONGEST", "Begun", "Stanzas", "Stream", "Taken", "flow_with"]
 
@@ -180,7 +180,7 @@ class Stanzas:
         if one.state[xmpp.BEGAN] != xmpp.NOTHING:
             one.state[xmpp.BEGAN] = buffer.start
         while at < len(whole):
-            count, at = compiled(xmpp.stanzas)(whole, at, len(whole), one.state, units)
+            count, at = over_arrays(xmpp.stanzas)(whole, at, len(whole), one.state, units)
             for start, stop, what in units[: count * xmpp.UNIT_COLUMNS].reshape(-1, xmpp.UNIT_COLUMNS).tolist():
                 if what == xmpp.STANZA and not one.is_passing:
                     self._open(one, to_server, whole[start:stop].tobytes(), clip(places, start, stop), taken)

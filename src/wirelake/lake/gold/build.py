@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -16,11 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from wirelake.errors import LakeError, UsageError
-from wirelake.lake.gold import topology
+from wirelake.lake.gold import fold_frames, topology
+from wirelake.lake.gold.fold.work import FOLDED
 from wirelake.lake.gold.incremental import connection_index, minute_index
-from wirelake.lake.gold.incremental import inputs as incremental_inputs
-from wirelake.lake.gold.rules.registry import SILENCE
-from wirelake.lake.gold.steps import relink_deliveries, request_pairs, session_facts, state_changes, wolpertinger_calls, yamp_outcomes
 from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.catalog import table as table_named
@@ -28,7 +26,6 @@ from wirelake.lake.tables.catalog import table as table_named
 __all__ = ["build_table", "inputs_of"]
 
 _BUILT: Final = frozenset(table.name for table in GOLD)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
@@ -40,31 +37,18 @@ def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     return built
 
 
-def _facts(connections: DataFrame, connection_index: DataFrame, messages: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """Build `session_facts`; `is_silent` is judged by the newest message of each protocol in these tables."""
-    said = connection_index.where("direction IS NOT NULL")
-    heard = said.where(sql.col("protocol").isin(list(SILENCE))).groupBy("protocol").agg(sql.unix_micros(sql.max("last_seen")).alias("at"))
-    newest = {row["protocol"]: _EPOCH + timedelta(microseconds=row["at"]) for row in heard.collect()}
-    return session_facts.build(connections, said, messages, incremental_inputs.linked(quarantine, said), newest=newest)
-
-
 _STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
     "connection_index": (connection_index.INPUTS, _sums(connection_index.build)),
     "minute_index": (minute_index.INPUTS, _sums(minute_index.build)),
     "pairs": (("connection_index",), topology.pairs),
-    "session_facts": (session_facts.INPUTS, _facts),
-    "state_changes": (state_changes.INPUTS, state_changes.build),
-    "paired": (request_pairs.INPUTS, request_pairs.build),
-    "deliveries": (relink_deliveries.INPUTS, relink_deliveries.build),
-    "calls": (wolpertinger_calls.INPUTS, wolpertinger_calls.build),
-    "outcomes": (yamp_outcomes.INPUTS, yamp_outcomes.build),
+    **{table.name: (fold_frames.INPUTS, partial(fold_frames.fold_frames, table.name)) for table in FOLDED},
 }
-"""What several tables are built from, and no table itself: what each is built from, and how."""
+"""What is built otherwise than by the module of its name: from what, and how."""
 
 
 def _builder(name: str) -> tuple[tuple[str, ...], Callable[..., DataFrame]] | None:
     """What a gold table or a step is built from, and how; None for what is not built."""
-    if name in _BUILT:
+    if name in _BUILT and name not in _STEPS:
         module = import_module(f"wirelake.lake.gold.{name}")
         return module.INPUTS, module.build
     return _STEPS.get(name)
@@ -108,8 +92,6 @@ def build_table(spark: SparkSession, name: str, inputs: Mapping[str, DataFrame],
         if "before" in taken:  # what was found out earlier, by keys that are not given any more
             more.setdefault("before", spark.createDataFrame([], spark_schema(table_named(one))))
         frames = {each: built(each) for each in needed}
-        if one == "violations":  # what could not be read belongs to the link that its connection carried
-            frames["quarantine"] = incremental_inputs.linked(frames["quarantine"], built("connection_index"))
         ready[one] = build(**frames, **more)
         return ready[one]
 

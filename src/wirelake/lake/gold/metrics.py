@@ -16,13 +16,16 @@ from wirelake.lake.tables import exchanges as exchanges_table
 from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.metrics import KEYS, TABLE
 
-__all__ = ["INPUTS", "TABLE", "TOLD", "build"]
+__all__ = ["COLUMNS", "INPUTS", "TABLE", "TOLD", "build"]
 
 INPUTS: Final = ("minute_index", "exchanges", "violations")
 
 TOLD: Final = ((exchanges_table.TABLE, "requested"), (violations_table.TABLE, "ts"))
 """Gold tables that minutes are computed from, and the column with the time."""
 
+
+COLUMNS: Final = ("protocol", "subject", "requested", "latency_us", "late", "cancelled", "ts", "severity")
+"""Columns of these tables that minutes are computed from."""
 
 _PERCENTILES: Final = {"latency_p50_us": 0.5, "latency_p95_us": 0.95, "latency_p99_us": 0.99}
 

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sql
 
-from wirelake.lake.gold.rules.registry import LINK, NODE, SESSION_IS
+from wirelake.lake.tables.protocols import LINKS, NODES
 from wirelake.lake.tables.topology import TABLE
 
 __all__ = ["INPUTS", "TABLE", "build", "pairs"]
@@ -29,7 +29,7 @@ def pairs(connection_index: DataFrame) -> DataFrame:
         .groupBy("connection_id")
         .agg(sql.min(sql.struct("client_address", "client_port", "server_address", "server_port")).alias("ends"))
     )
-    is_node, is_link = (sql.col("protocol").isin([name for name, it in SESSION_IS.items() if it == what]) for what in (NODE, LINK))
+    is_node, is_link = (sql.col("protocol").isin(*names) for names in (NODES, LINKS))
     address = {side: sql.coalesce(f"ends.{side}_address", sql.lit("?")) for side in ("client", "server")}
     client, server = (sql.concat_ws(":", address[side], f"ends.{side}_port") for side in ("client", "server"))
     is_back = sql.col("direction") == "to_client"

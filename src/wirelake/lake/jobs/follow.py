@@ -25,7 +25,7 @@ from wirelake import protocols
 from wirelake.capture.files.growing import Follower, Offset
 from wirelake.errors import ErrorCode, LakeError
 from wirelake.lake.decode.decoder import DecodeOptions
-from wirelake.lake.gold.incremental import refresh
+from wirelake.lake.gold.incremental import index, refresh
 from wirelake.lake.jobs.ingest import remove
 from wirelake.lake.jobs.micro_batch import MicroBatch, read_micro_batch
 from wirelake.lake.session.errors import coded, translated
@@ -40,6 +40,7 @@ from wirelake.lake.store.compaction import tidy
 from wirelake.lake.store.folder import lake_folder
 from wirelake.lake.store.journal import Following
 from wirelake.lake.store.progress import positions
+from wirelake.lake.tables import ledger
 from wirelake.lake.tables.catalog import GOLD, SILVER
 
 if TYPE_CHECKING:
@@ -245,6 +246,7 @@ def follow(
             state_file.check(root, before.memories.values())
         session: SparkSession = spark() if callable(spark) else spark
         _refuse_connect(session)
+        index.extend(session, root, delta.batch(root, ledger.TABLE) or 0)  # micro-batches only add to an index that has all before
         run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, on_commit)
         run.result.resumed = resumed
         gold = _GoldRefresher(session, root, keys, chosen.gold_every)

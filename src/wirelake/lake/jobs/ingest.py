@@ -27,7 +27,6 @@ from wirelake.lake.gold.incremental import refresh
 from wirelake.lake.jobs import sink
 from wirelake.lake.session.errors import translated
 from wirelake.lake.session.start import activate, is_connect, suited
-from wirelake.lake.sources import blocks as sources_blocks
 from wirelake.lake.sources import failures, intake
 from wirelake.lake.sources import plan as sources_plan
 from wirelake.lake.sources.intake import Like, Plan
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
     from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
-__all__ = ["Decoding", "IngestResult", "Progress", "ingest", "remove", "run_job"]
+__all__ = ["Decoding", "IngestResult", "Progress", "ingest", "refresh_gold", "remove", "run_job"]
 
 _POLL_SECONDS: Final = 0.25
 
@@ -111,7 +110,7 @@ def ingest(
     late_seconds: float | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
-    build: bool = True,
+    gold: bool = True,
     again: bool = False,
     strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
@@ -124,7 +123,7 @@ def ingest(
     `keys` verify the packets of the whole lake, earlier ones included. With keys, `paths` may be empty.
     `late_seconds` is the time after which an answer is late. It is fixed when the lake is created.
     `keyring` decrypts sessions in the files that are read now.
-    Without `build`, gold tables are not refreshed; the next ingest with `build` refreshes them.
+    Without `gold`, gold tables are not refreshed; `refresh_gold` or the next ingest with `gold` does that.
     `ports` maps ports to protocols, for captures that do not name them; the default is every protocol's default port.
     A file whose decoding fails goes to quarantine, and the others are committed. With `strict`, nothing is committed then.
     With `again`, files are read from their first byte and replace their rows in the lake.
@@ -137,9 +136,28 @@ def ingest(
     is_explicit = not (options is None and ports is None and keyring is None)
     decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_explicit)
     plan = partial(intake.again if again else intake.new, root, files)
-    more = {"late_seconds": late_seconds, "build": build or again, "strict": strict}
+    more = {"late_seconds": late_seconds, "gold": gold or again, "strict": strict}
     result = run_job(spark, root, "ingest", files, plan, decoding, progress=progress, **more)  # type: ignore[arg-type]  # the same names
     return msgspec.structs.replace(result, unreadable=tuple(unreadable))
+
+
+def refresh_gold(
+    spark: SparkSession | Callable[[], SparkSession],
+    lake: str | PathLike[str],
+    *,
+    keys: TrustStore | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> IngestResult:
+    """Refresh the gold tables of a lake, if they lack batches that were ingested without them.
+
+    `keys` verify the packets of the whole lake.
+    """
+    root = lake_folder(lake)
+    if not journal.check(root):
+        raise LakeError(f"{lake} is not a lake: make one with `wirelake ingest`")
+    folder.claim(root)
+    decoding = Decoding(DecodeOptions(), protocols.ports(), keys)
+    return run_job(spark, root, "gold", [], partial(intake.new, root, []), decoding, progress=progress)
 
 
 class Decoding(NamedTuple):
@@ -167,7 +185,7 @@ def run_job(
     decoding: Decoding,
     *,
     late_seconds: float | None = None,
-    build: bool = True,
+    gold: bool = True,
     strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
@@ -196,7 +214,7 @@ def run_job(
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         unknown, failed = 0, dict[str, str]()
         session = None
-        if plan.fresh or plan.removal or (build and gold_commit.stale(root, decoding.keys)):
+        if plan.fresh or plan.removal or (gold and gold_commit.stale(root, decoding.keys)):
             with run.stage("start"):
                 session = stack.enter_context(_started(spark))
         if session is not None and (plan.fresh or plan.removal):
@@ -208,7 +226,7 @@ def run_job(
             run.added(batch, counts)
             run.quarantined = counts["quarantine"]
             unknown = decode_unrecognised.bytes_in(delta.files_of(root, unrecognised.TABLE, batch))
-        if build and session is not None:
+        if gold and session is not None:
             with run.stage("build"):
                 run.built = _build(session, root, decoding.keys, progress)
         snapshot.publish(root)
@@ -282,7 +300,6 @@ def _run(
 ) -> tuple[int, dict[str, int], dict[str, str]]:
     """Run one batch with Spark; return its number, new rows by table, and failed files with reasons."""
     batch, options, ports = _next(lake), decoding.options, decoding.ports
-    spark.dataSource.register(sink.sink_with(decoding.keys, decoding.keyring))
     context = None if is_connect(spark) else spark.sparkContext
 
     def guesses(cuts: list[sources_plan.Cut]) -> list[Guess]:
@@ -297,10 +314,9 @@ def _run(
             with translated(lake), _cancelled(spark, name), _watched(spark, progress):
                 cores = context.defaultParallelism if context else 1
                 plan = sources_plan.plan(todo.fresh, guesses, cores, read=todo.read, shuffle_all=shuffle_all, quarantined=quarantined)
-                sink_options = {"lake": str(lake), "batch": str(batch), "attempt": name, "decode": _json(options), "ports": _json(ports)}
                 activate(spark)  # planning may have gone through a connection that an interrupt closed
-                blocks = sources_blocks.blocks(spark, plan, ports, failures.folder(lake, name))
-                blocks.write.format(sink.FORMAT).options(**sink_options).mode("append").save()
+                writer = sink.TableWriter(lake, batch, options, decoding.keys, ports, name, decoding.keyring)
+                writer.commit(sink.run(spark, plan, ports, failures.folder(lake, name), writer))
         except BaseException:
             recover(lake)
             raise
@@ -340,11 +356,6 @@ def _retry(lake: Path, todo: Plan, attempt: Callable[..., None], *, strict: bool
         else:
             failures.take(lake, name)
             return {paths[source_id]: reason for source_id, reason in quarantined.items()}
-
-
-def _json(value: object) -> str:
-    """A value as an option of a data source."""
-    return msgspec.json.encode(value).decode()
 
 
 @contextmanager

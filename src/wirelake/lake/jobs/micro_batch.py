@@ -26,19 +26,21 @@ from wirelake.capture.blocks.transfer import from_batch
 from wirelake.capture.files.growing import Offset, micro_batches
 from wirelake.errors import LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
-from wirelake.lake.decode.accounting import merge, rows, weigh
+from wirelake.lake.decode.accounting import merge, packed, rows, unpacked, weigh
 from wirelake.lake.decode.decoder import Batches, DecodeOptions, Decoder
 from wirelake.lake.decode.pipeline import decode
 from wirelake.lake.decode.state import DecoderState
+from wirelake.lake.jobs.task_files import TaskFiles
 from wirelake.lake.session.errors import coded
 from wirelake.lake.sources import failures
 from wirelake.lake.store import journal, state_file
 from wirelake.lake.store.commit import publish, recover
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.journal import Following
-from wirelake.lake.store.parquet import Sheets, whole
+from wirelake.lake.store.parquet import whole
 from wirelake.lake.tables import ledger, messages, unrecognised
 from wirelake.lake.tables.catalog import SILVER
+from wirelake.lake.tables.index import INDEX_TABLES
 from wirelake.protocols.kernel import use_compiled
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ class _Task:
     def _decode(self, bucket: int, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> BucketResult:
         assembly, decoder_state = self._load_state(bucket)
         spare = partial(Decoder, self._options, self._keys, None, self._keyring, sink=lambda _: None)
-        sheets = Sheets(self._lake, SILVER, self._batch)
+        sheets = TaskFiles(self._lake, self._batch)
         newest = 0
         ledger_entries: list[pa.RecordBatch] = []
         unknown: list[pa.RecordBatch] = []
@@ -137,7 +139,7 @@ class _Task:
                 assembly, decoder = empty, Decoder(self._options, decoder_state=decoder.decoder_state)
             decoder_state_file = self._save_state(bucket, assembly, decoder.decoder_state)
             return BucketResult(
-                bucket, sheets.close(), decoder_state_file, _packed(ledger_entries), newest, decode_unrecognised.packed(unknown)
+                bucket, sheets.close(), decoder_state_file, packed(ledger_entries), newest, decode_unrecognised.packed(unknown)
             )
         except BaseException:
             sheets.discard()
@@ -151,15 +153,6 @@ class _Task:
 
     def _save_state(self, bucket: int, assembly: Assembly, decoder_state: DecoderState) -> str:
         return state_file.write(self._lake, f"{self._batch:08d}-{bucket}", assembly.take(), decoder_state.take())
-
-
-def _packed(ledger_entries: list[pa.RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, ledger.TABLE.schema) as stream:
-        for batch in ledger_entries:
-            stream.write_batch(batch)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
 
 
 def read_micro_batch(
@@ -206,7 +199,7 @@ def _publish(
     lake: Path, batch: int, before: Following, end: Offset, read_tasks: list[ReadTask], results: Sequence[BucketResult], unknown: pa.Table
 ) -> Following:
     """Check the ledger, then commit everything together."""
-    ledger_entries = merge((part for result in results for part in pa.ipc.open_stream(result.ledger_entries)), batch)
+    ledger_entries = merge((part for result in results for part in unpacked(result.ledger_entries)), batch)
     entries, waiting = weigh(read_tasks, ledger_entries, before.waiting)
     if waiting and end.settled > before.offset.settled:
         first = waiting[0]
@@ -214,7 +207,7 @@ def _publish(
             f"internal error: {first.source.path}: {first.bytes} bytes at byte {first.offset} were read and never decoded. "
             "Nothing was committed; please report this"
         )
-    files: dict[str, list[File]] = {table.name: [] for table in SILVER}
+    files: dict[str, list[File]] = {table.name: [] for table in (*SILVER, *INDEX_TABLES)}
     for result in results:
         for name, file in result.files.items():
             files[name].append(file)

@@ -1,4 +1,4 @@
-"""The Python Data Source `wirelake.blocks`: reads captures as blocks and packet batches.
+"""Read captures as blocks and packet batches, in tasks of Spark.
 
 Each is one large row. The driver plans (`plan.py`), executors read. A partition is a group of read tasks, each a file or a split of one.
 Small ones share a partition until it is large enough to be worth a Spark task.
@@ -9,17 +9,12 @@ Each reading task decides for every block whether its connections can be decoded
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sql
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from wirelake import protocols
 from wirelake.capture.blocks import read_file
@@ -31,12 +26,10 @@ from wirelake.errors import ErrorCode
 from wirelake.lake.session.errors import coded
 from wirelake.lake.sources import failures
 from wirelake.lake.sources.failures import Failure
-from wirelake.lake.sources.plan import Plan, needs_shuffle
+from wirelake.lake.sources.plan import needs_shuffle
 from wirelake.protocols.kernel import use_compiled
 
-__all__ = ["FORMAT", "PARTITION_BYTES", "BlockReader", "BlockSource", "TaskGroup", "blocks", "group_tasks"]
-
-FORMAT: Final = "wirelake.blocks"
+__all__ = ["NULLABLE", "PARTITION_BYTES", "BlockReader", "TaskGroup", "group_tasks"]
 
 PARTITION_BYTES: Final = 64 * 1024 * 1024
 """Small read tasks share a partition up to this size."""
@@ -44,8 +37,8 @@ PARTITION_BYTES: Final = 64 * 1024 * 1024
 COMPILED_BYTES: Final = 4 * 1024 * 1024
 """From this size on, compiling the scanners of records and packets is worth its start-up."""
 
-_NULLABLE: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
-"""The schema as Spark has it: every column of a data source is nullable."""
+NULLABLE: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
+"""The schema as Spark has it: every column of a DataFrame is nullable."""
 
 
 class TaskGroup(InputPartition):
@@ -99,7 +92,7 @@ class BlockReader(DataSourceReader):
         for read_task in partition.read_tasks:
             with coded(), failures.guard(self._notes, lambda: [read_task.source]):  # noqa: B023 - it is called before the next
                 for batch in to_batches(self._items(read_task), self._buckets):
-                    yield pa.RecordBatch.from_arrays(batch.columns, schema=_NULLABLE)
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=NULLABLE)
 
     def _items(self, read_task: ReadTask) -> Iterator[PacketBatch | Partitioned | Block]:
         if read_task.spoilt:
@@ -122,48 +115,3 @@ class BlockReader(DataSourceReader):
                 raise failures.fail(self._notes, Failure(ErrorCode.NEEDS_SHUFFLE, [block.source], reason))
             block.spans = [msgspec.structs.replace(read_task.spans[-1], mark=block.all_spans()[-1].mark)]
             yield block
-
-
-class BlockSource(DataSource):
-    """The data source `spark.read.format("wirelake.blocks")`.
-
-    Options are `read_tasks` and `ports` as JSON, `buckets`, and a folder `failures`.
-    """
-
-    @classmethod
-    def name(cls) -> str:
-        """The name of the format."""
-        return FORMAT
-
-    def schema(self) -> StructType:
-        """The Arrow schema of blocks and packet batches, as Spark has it."""
-        return from_arrow_schema(_NULLABLE)
-
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is but one schema
-        """A reader for exactly the read tasks in the options."""
-        read_tasks = msgspec.json.decode(self.options["read_tasks"], type=list[ReadTask])
-        ports = msgspec.json.decode(self.options["ports"], type=dict[int, str])
-        return BlockReader(read_tasks, ports, int(self.options["buckets"]), Path(self.options["failures"]))
-
-
-def blocks(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path) -> DataFrame:
-    """Read a plan: blocks to decode in place, and a shuffle of the others by bucket, each in order.
-
-    Tasks write notes of their failures into the folder `notes`.
-    """
-    spark.dataSource.register(BlockSource)
-
-    def load(read_tasks: list[ReadTask], buckets: int) -> DataFrame:
-        options = {"read_tasks": _json(read_tasks), "ports": _json(ports), "buckets": str(buckets), "failures": str(notes)}
-        return spark.read.format(FORMAT).options(**options).load()
-
-    frames = [load(plan.direct, 0)] if plan.direct else []
-    if plan.partitioned:
-        shuffled = load(plan.partitioned, plan.buckets).repartitionById(plan.buckets, sql.col("bucket"))
-        frames.append(shuffled.sortWithinPartitions("rank", "place"))
-    return reduce(lambda left, right: left.unionByName(right), frames)
-
-
-def _json(value: object) -> str:
-    """A value as an option of a data source."""
-    return msgspec.json.encode(value).decode()

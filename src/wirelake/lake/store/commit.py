@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from wirelake.lake.store import delta, gold_commit, journal, migration, snapshot
+from wirelake.lake.tables import ledger
 from wirelake.lake.tables.catalog import SILVER, TABLES
 from wirelake.lake.tables.index import INDEX_TABLES
 
@@ -25,7 +26,7 @@ def prepare(lake: Path) -> None:
 
 
 def publish(lake: Path, prepared: journal.Pending) -> None:
-    """Commit the files of a prepared batch, one transaction per table, the ledger last.
+    """Commit the files of a prepared batch, one transaction per table, the index before the ledger, and that last.
 
     Idempotent: a table that has the batch is skipped.
 
@@ -35,6 +36,8 @@ def publish(lake: Path, prepared: journal.Pending) -> None:
     if prepared.removed:
         gold_commit.mark_stale(lake)
     for table in SILVER:
+        if table is ledger.TABLE and not prepared.removed:
+            _extend_index(lake, prepared)
         added = [*(prepared.files or {}).get(table.name, ()), *prepared.kept.get(table.name, ())]
         removed = prepared.removed.get(table.name, [])
         if added or removed:
@@ -44,6 +47,17 @@ def publish(lake: Path, prepared: journal.Pending) -> None:
             delta.recreate(lake, table)
     if prepared.following is not None:
         journal.remember(lake, prepared.following)
+
+
+def _extend_index(lake: Path, prepared: journal.Pending) -> None:
+    """Commit the index rows of a batch, unless the index lacks earlier ones: then a refresh adds this one, too.
+
+    The ledger comes later, so its batch is the one before.
+    """
+    before = delta.batch(lake, ledger.TABLE) or 0
+    for table in INDEX_TABLES:
+        if before <= (delta.batch(lake, table) or 0) < prepared.batch:
+            delta.append(lake, table, (prepared.files or {}).get(table.name, ()), prepared.batch)
 
 
 def recover(lake: Path) -> bool:
@@ -61,4 +75,6 @@ def recover(lake: Path) -> bool:
     read = snapshot.current(lake)
     for table in SILVER:
         delta.sweep(lake, table, read.files(table.name))
+    for table in INDEX_TABLES:
+        delta.sweep_batch(lake, table, left.batch)
     return left.files is not None

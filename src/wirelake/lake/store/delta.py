@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 import time
+import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake import Schema as DeltaSchema
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from wirelake.errors import LakeError
@@ -33,6 +34,7 @@ __all__ = [
     "File",
     "append",
     "batch",
+    "batches_in",
     "batches_of",
     "create",
     "dataset",
@@ -44,13 +46,16 @@ __all__ = [
     "files_of",
     "folder",
     "is_outdated",
+    "locate",
     "merge",
     "migrate",
+    "part_name",
     "recreate",
     "relation",
     "revision",
     "size",
     "sweep",
+    "sweep_batch",
     "uncounted",
     "version",
 ]
@@ -224,7 +229,12 @@ def merge(lake: Path, table: Table, removed: Sequence[File], added: Sequence[Fil
     Raises CommitFailedError if another commit came first.
     """
     opened = _ready(lake, table)
-    _commit(lake, table, opened, removed, added, [])
+    try:
+        _commit(lake, table, opened, removed, added, [])
+    except LakeError as error:
+        if isinstance(error.__cause__, CommitFailedError):
+            raise error.__cause__ from None
+        raise
 
 
 def exchange(lake: Path, table: Table, removed: Sequence[File], added: Sequence[File], number: int, nth: int) -> bool:
@@ -280,10 +290,41 @@ def files_of(lake: Path, table: Table, number: int) -> list[Path]:
 
 def batches_of(lake: Path, table: Table, file: File) -> tuple[int, int]:
     """Return the first and last batch of a file of an append-only table, from its name."""
-    named = _BATCH.match(file.path)
+    try:
+        return batches_in(file.path)
+    except LakeError as error:
+        raise LakeError(f"internal error: table {table.name} of {lake}: {error}") from error
+
+
+def batches_in(name: str) -> tuple[int, int]:
+    """Return the first and last batch that the name of a file has. Raises LakeError if it has none."""
+    named = _BATCH.match(name)
     if named is None:
-        raise LakeError(f"internal error: table {table.name} of {lake}: the name of {file.path} has no batch number")
+        raise LakeError(f"the name of {name} has no batch number")
     return int(named[1]), int(named[2] or named[1])
+
+
+def part_name(first: int, last: int | None = None) -> str:
+    """Return a new name for files with rows of one batch, or of all from `first` to `last`.
+
+    The files that one task writes have the same name in every table.
+    """
+    batches = f"{first:08d}" if last is None else f"{first:08d}-{last:08d}"
+    return f"part-{batches}-{uuid.uuid4().hex}.parquet"
+
+
+def locate(lake: Path, table: Table, number: int, name: str) -> list[Path]:
+    """List the files of an append-only table that have the rows of a batch which a task wrote to files of this name.
+
+    That is the file itself. If compaction or removal replaced it, it is every file of its batches.
+    """
+    counted = entries(lake, table)
+    if any(file.path == name for file in counted):
+        return [folder(lake, table) / name]
+    first, last = batches_in(name)
+    first, last = min(first, number), max(last, number)
+    spans = ((file, batches_of(lake, table, file)) for file in counted)
+    return [folder(lake, table) / file.path for file, (begin, end) in spans if begin <= last and end >= first]
 
 
 def uncounted(lake: Path, table: Table) -> list[Path]:
@@ -291,6 +332,17 @@ def uncounted(lake: Path, table: Table) -> list[Path]:
     at = folder(lake, table)
     counted = set(files(lake, table))
     return [found for found in [*at.glob("*.parquet"), *at.glob("batch-*/*.parquet")] if found not in counted]
+
+
+def sweep_batch(lake: Path, table: Table, number: int) -> int:
+    """Delete the files of an abandoned batch, of which none counts; returns how many.
+
+    Unlike `sweep` it may run beside compaction.
+    """
+    gone = [path for path in uncounted(lake, table) if path.name.startswith(f"part-{number:08d}-")]
+    for path in gone:
+        path.unlink(missing_ok=True)
+    return len(gone)
 
 
 def sweep(lake: Path, table: Table, keep: Collection[Path] = ()) -> int:

@@ -8,6 +8,7 @@ until the new one is committed.
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ from wirelake.lake.tables.schema import Table
 
 __all__ = ["upgrade"]
 
+_FORMER: Final = ("_wirelake/talks", "_wirelake/tallies")
+"""Folders that index tables had in earlier versions."""
 _LOG: Final = logging.getLogger("wirelake.lake")
 
 
@@ -40,6 +43,8 @@ def upgrade(lake: Path) -> None:
     has_other_rules = gold_commit.has_other_rules(lake)
     if has_other_rules:
         _LOG.info("gold tables were built by another version of the rules: rebuilding them")
+    for name in _FORMER:
+        shutil.rmtree(lake / name, ignore_errors=True)
     for table in INDEX_TABLES:
         if has_other_rules or delta.is_outdated(lake, table):
             delta.recreate(lake, table)

@@ -5,7 +5,6 @@ No table counts the files until they are committed.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -13,10 +12,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.lake.store.delta import File, folder
+from wirelake.lake.store.delta import File, folder, part_name
 from wirelake.lake.tables.schema import Table
 
-__all__ = ["ROW_GROUP_BYTES", "Sheet", "Sheets", "whole"]
+__all__ = ["ROW_GROUP_BYTES", "GoldFile", "Sheet", "Sheets", "whole"]
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 """Bytes of Arrow memory a table may hold before they become a row group.
@@ -38,11 +37,10 @@ _BULKY: Final = frozenset({"body", "body_json", "raw", "content", "text"})
 class Sheet:
     """The Parquet file of one table and task. It is created with its first row group."""
 
-    def __init__(self, lake: Path, table: Table, batch: int, last: int | None = None) -> None:
+    def __init__(self, lake: Path, table: Table, batch: int, last: int | None = None, *, name: str | None = None) -> None:
         """For rows of one batch, or of all from `batch` to `last`. The file name has the numbers."""
         self._table = table
-        batches = f"{batch:08d}" if last is None else f"{batch:08d}-{last:08d}"
-        self._path = folder(lake, table) / f"part-{batches}-{uuid.uuid4().hex}.parquet"
+        self._path = folder(lake, table) / (name or part_name(batch, last))
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
@@ -149,8 +147,10 @@ def whole(lake: Path, table: Table, batch: int, rows: Iterable[pa.RecordBatch]) 
 class Sheets:
     """The files of all tables of one task."""
 
-    def __init__(self, lake: Path, tables: Iterable[Table], batch: int) -> None:
-        self._sheets = {table.name: Sheet(lake, table, batch) for table in tables}
+    def __init__(self, lake: Path, tables: Iterable[Table], batch: int, last: int | None = None) -> None:
+        self.name: Final = part_name(batch, last)
+        """The name that the files have in every table."""
+        self._sheets = {table.name: Sheet(lake, table, batch, name=self.name) for table in tables}
 
     def add(self, decoded: Mapping[str, Iterable[pa.RecordBatch]]) -> None:
         """Add decoded rows: table name -> batches."""
@@ -167,3 +167,66 @@ class Sheets:
         """Delete all files."""
         for sheet in self._sheets.values():
             sheet.discard()
+
+
+class GoldFile:
+    """The Parquet file of one gold table and range of keys. It is created with its first row group."""
+
+    def __init__(self, folder: Path, name: str, table: Table) -> None:
+        self._name = name
+        self._path = folder / name
+        self._schema = pa.schema([field.with_type(_dictionary(field)) for field in table.schema])
+        self._held: list[pa.Table] = []
+        self._bytes = 0
+        self._rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows. They are written when enough are buffered."""
+        if rows.num_rows:
+            self._held.append(pa.table([_encoded(rows[field.name], field) for field in self._schema], schema=self._schema))
+            self._bytes += self._held[-1].nbytes
+            if self._bytes >= ROW_GROUP_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = _writer(self._path, self._schema)
+        rows = pa.concat_tables(self._held).unify_dictionaries()
+        self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
+        self._rows += rows.num_rows
+        self._held.clear()
+        self._bytes = 0
+
+    def close(self) -> File | None:
+        """Write the rest and close the file; None if it has no rows."""
+        self._flush()
+        if self._writer is None:
+            return None
+        self._writer.close()
+        return File(self._name, self._path.stat().st_size, self._rows)
+
+    def discard(self) -> None:
+        """Delete the file."""
+        self._held.clear()
+        if self._writer is not None:
+            self._writer.close()
+            self._path.unlink(missing_ok=True)
+
+
+_DISTINCT: Final = frozenset({"correlation_id", "request_message_id", "response_message_id", "message_id"})
+"""Columns whose values differ from row to row: a dictionary would only cost."""
+
+
+def _dictionary(field: pa.Field) -> pa.DataType:
+    has_words = (pa.types.is_string(field.type) or pa.types.is_binary(field.type)) and field.name not in _DISTINCT
+    return pa.dictionary(pa.int32(), field.type) if has_words else field.type
+
+
+def _encoded(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(field.type) and not pa.types.is_dictionary(column.type):
+        return column.cast(field.type.value_type).dictionary_encode()
+    return column.cast(field.type)

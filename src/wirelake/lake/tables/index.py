@@ -1,6 +1,6 @@
-"""The index tables: sums per batch, from which gold tables are refreshed incrementally.
+"""The index tables: sums per batch and file, from which gold tables are refreshed incrementally.
 
-Filled by `gold/incremental`.
+Written by the tasks that decode (`decode/index_rows.py`), and committed with their batch.
 
 They are not in the catalog: their rows have batch numbers, which no other table has. Their folders lie in `_wirelake`.
 """
@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from wirelake.lake.tables.schema import CONNECTION, TIME, Table, column
 
-__all__ = ["CONNECTION_INDEX", "INDEX_TABLES", "MINUTE_INDEX"]
+__all__ = ["CONNECTION_INDEX", "INDEX_TABLES", "MINUTE_INDEX", "PARTING"]
 
 _BATCH: Final = column("batch", pa.int64(), "Batch of the rows that are summed.")
-_PARTING: Final = pa.struct([("ts", TIME), ("message_id", pa.binary()), ("how", pa.string())])
+_FILE: Final = column("file", pa.string(), "Name of the files of these rows, in every table that has rows of the task; see `delta.locate`.")
+PARTING: Final = pa.struct([("ts", TIME), ("message_id", pa.binary()), ("how", pa.string())])
 
 CONNECTION_INDEX: Final = Table(
-    "_wirelake/talks",
-    ("batch", "session_id", "connection_id", "direction", "protocol"),
+    "_wirelake/connection_index",
+    ("batch", "file", "session_id", "connection_id", "direction", "protocol"),
     pa.schema(
         [
             _BATCH,
@@ -36,19 +37,20 @@ CONNECTION_INDEX: Final = Table(
             column("last_seen", TIME, "Time of the last."),
             column("last_word", TIME, "Time of the last that is neither a close, an error nor an acknowledgement."),
             column("greeted", TIME, "Time of the first handshake message."),
-            column("parting", _PARTING, "The first close or error message: time, id and kind; null if there is none."),
+            column("parting", PARTING, "The first close or error message: time, id and kind; null if there is none."),
             column("client_address", pa.string(), "Endpoint of the connection, in rows of its events."),
             column("client_port", pa.int32(), "See `client_address`."),
             column("server_address", pa.string(), "See `client_address`."),
             column("server_port", pa.int32(), "See `client_address`."),
+            _FILE,
         ]
     ),
-    "One row per batch, session, connection and direction, and one per batch and connection.",
+    "One row per batch, file, session, connection and direction, and one per batch, file and connection.",
 )
 
 MINUTE_INDEX: Final = Table(
-    "_wirelake/tallies",
-    ("batch", "minute", "protocol", "subject", "quarantined"),
+    "_wirelake/minute_index",
+    ("batch", "file", "minute", "protocol", "subject", "quarantined"),
     pa.schema(
         [
             _BATCH,
@@ -59,9 +61,10 @@ MINUTE_INDEX: Final = Table(
             column("bytes", pa.int64(), "Bytes of the messages."),
             column("errors", pa.int64(), "Messages that report an error, or break a rule by themselves."),
             column("quarantined", pa.int64(), "Number of byte ranges that could not be decoded."),
+            _FILE,
         ]
     ),
-    "One row per batch, minute, protocol and subject, and one for bytes that could not be decoded.",
+    "One row per batch, file, minute, protocol and subject, and one for bytes that could not be decoded.",
 )
 
 INDEX_TABLES: Final = (CONNECTION_INDEX, MINUTE_INDEX)

@@ -8,11 +8,16 @@ from __future__ import annotations
 from typing import Final
 
 from wirelake import protocols
-from wirelake.lake.tables.schema import Table, protocol_table
+from wirelake.lake.tables.protocol_schema import table_of
+from wirelake.lake.tables.schema import Table
+from wirelake.protocols.protocol import SessionKind
 
-__all__ = ["TABLES"]
+__all__ = ["LINKS", "NODES", "TABLES"]
 
-TABLES: Final[tuple[Table, ...]] = tuple(
-    protocol_table(name, protocols.get(name).columns().SCHEMA, f"One row per message of {name}.") for name in protocols.names()
-)
+TABLES: Final[tuple[Table, ...]] = tuple(map(table_of, protocols.names()))
 """One per protocol, in their order."""
+
+LINKS: Final = tuple(name for name in protocols.names() if protocols.get(name).session_kind is SessionKind.LINK)
+"""Protocols whose sessions are links over several connections."""
+NODES: Final = tuple(name for name in protocols.names() if protocols.get(name).session_kind is SessionKind.NODE)
+"""Protocols whose sessions are nodes."""

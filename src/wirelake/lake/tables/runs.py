@@ -21,7 +21,7 @@ TABLE: Final = Table(
     pa.schema(
         [
             column("run", pa.int64(), "Number of the run, from 1."),
-            column("kind", pa.string(), "The job: `ingest`, `follow` or `forget`."),
+            column("kind", pa.string(), "The job: `ingest`, `gold`, `follow` or `forget`."),
             column("outcome", pa.string(), "`done`; `failed`, see `error`; `died` if it was killed: the next run then writes the row."),
             column("started", TIME, "Start time."),
             column("ended", TIME, "End time; null if it died."),

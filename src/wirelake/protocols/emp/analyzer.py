@@ -27,6 +27,8 @@ _MICROS_A_BYTE: Final = round(1_000_000 / MIN_RATE)
 """EMP-32: how much a byte of a large message postpones a pong."""
 _LARGE: Final = round(MIN_RATE)
 """Shorter messages postpone nothing."""
+_STATES: Final = state_table(MACHINE)
+_PARTING: Final = frozenset(("bye", "error"))
 
 
 class Seen(SeenMessage, gc=False):
@@ -52,7 +54,7 @@ class Analyzer(SessionAnalyzer):
     """Watches one EMP connection."""
 
     MESSAGE: ClassVar[type[SeenMessage]] = Seen
-    STATES: ClassVar[StateTable | None] = state_table(MACHINE)
+    STATES: ClassVar[StateTable | None] = _STATES
     ODDITIES: ClassVar[tuple[FaultLike, ...]] = (Fault.UNUSED_BITS_SET, Fault.BODY_IGNORED)
     TIMEOUTS: ClassVar[Timeouts | None] = Timeouts(
         Fault.CLOSED_INSIDE_MESSAGE,
@@ -84,29 +86,35 @@ class Analyzer(SessionAnalyzer):
     def message(self, message: SeenMessage) -> None:
         """See `SessionAnalyzer`."""
         assert isinstance(message, Seen)  # noqa: S101 - see MESSAGE
-        name, fault, ts = message.type_name, message.fault, message.ts
+        name, fault = message.type_name, message.fault
         if self.first_said == NO_TIME:
-            self.first_said = ts
-        self.last_said = ts
-        if name == "bye" or name == "error":
+            self.first_said = message.ts
+        self.last_said = message.ts
+        if name in _PARTING:
             self._parts(message)
         else:
-            self.last_word = ts
-        self._step(message, name)
-        if fault is not None:
-            self._found(fault, message, needs_whole=False)
-        elif message.length >= _LARGE:
-            self.carried += message.length
+            self.last_word = message.ts
+        if (self.states.get(message.connection_id), message.to_server, name) not in _STATES.quiet:
+            self._step(message, name)
         if message.oddities:
             self._odd(message.oddities, message)
+        if fault is not None:
+            self._found(fault, message, needs_whole=False)
+            if name == "hello":
+                self._greets(message)
+            return
+        if message.length >= _LARGE:
+            self.carried += message.length
         if message.request is not None:
-            if fault is None and message.request_id is not None:
-                self._exchange(message, message.request_id)
+            if message.request:
+                self._asks(message)
+            else:
+                self._answers(message)
         elif name == "hello":
             self._greets(message)
-        elif fault is None and name == "ping":
+        elif name == "ping":
             self._pings(message)
-        elif fault is None and name == "pong":
+        elif name == "pong":
             self._pongs(message)
 
     def end(self) -> None:
@@ -137,18 +145,19 @@ class Analyzer(SessionAnalyzer):
             self.error_code = message.error_code
         self._parted(message, "error" if message.type_name == "error" else "bye")
 
-    def _exchange(self, message: Seen, request_id: str) -> None:
-        """EMP-16, EMP-18: a response needs a waiting request, and a request an id that is not in flight."""
-        if message.request:
-            before = self.pairs.ask(message, request_id, None)
-            if before is not None:
-                self._exchanged(before)
-                self._found(Fault.REQUEST_ID_IN_FLIGHT.name, message, needs_whole=True)
-        else:
-            exchange = self.pairs.answer(message, request_id, None)
-            self._exchanged(exchange)
-            if exchange.sent is None:
-                self._found(Fault.RESPONSE_UNMATCHED.name, message, needs_whole=True)
+    def _asks(self, message: Seen) -> None:
+        """EMP-18: a request needs an id that is not in flight."""
+        before = self.pairs.ask(message, message.request_id or "", None)
+        if before is not None:
+            self._exchanged(before)
+            self._found(Fault.REQUEST_ID_IN_FLIGHT.name, message, needs_whole=True)
+
+    def _answers(self, message: Seen) -> None:
+        """EMP-16: a response needs a waiting request."""
+        exchange = self.pairs.answer(message, message.request_id or "", None)
+        self._exchanged(exchange)
+        if exchange.sent is None:
+            self._found(Fault.RESPONSE_UNMATCHED.name, message, needs_whole=True)
 
     def _pings(self, message: Seen) -> None:
         """EMP-31: no ping before the pong to the last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import DEFAULT_PORT, Message
@@ -18,6 +18,9 @@ from wirelake.protocols.event_mesh.session import Now, Session
 from wirelake.protocols.event_mesh.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode, scan, sniff, walk
 from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol, SessionKind, Signatures, VerifyMessage, VerifyRows
+
+if TYPE_CHECKING:
+    from wirelake.protocols.analyzer import SessionAnalyzer
 
 __all__ = [
     "DEFAULT_PORT",
@@ -69,6 +72,12 @@ def _columns() -> ColumnBuilder[Limits]:
     return columns
 
 
+def _analyzer() -> type[SessionAnalyzer]:
+    from wirelake.protocols.event_mesh.analyzer import Analyzer  # noqa: PLC0415 - only observers need it
+
+    return Analyzer
+
+
 def _notation() -> Notation[Limits, Message]:
     from wirelake.protocols.event_mesh import notation  # noqa: PLC0415 - only `decode` and `encode` need it
 
@@ -107,6 +116,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     encode=encode,
     columns=_columns,
     notation=_notation,
+    analyzer=_analyzer,
     signatures=Signatures.of(keys=TrustStore, verify_rows=_verify_rows, verifier=_verifier),
     session_kind=SessionKind.NODE,
     on_fault="drops the packet",

@@ -93,6 +93,8 @@ class PeerTable:
         if after is before:
             return None
         neighbour.state = after
+        if before is State.SILENT:
+            self._wake_at(now)  # §3.2: it may fall silent again, long before it would have been forgotten
         self._places = None
         return PeerChanged(neighbour.shown(), before)
 

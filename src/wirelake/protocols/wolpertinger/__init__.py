@@ -5,7 +5,7 @@ Layer 1 delivers and encrypts, layer 2 calls; trust is built step by step.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wirelake.protocols.protocol import ColumnBuilder, Notation, PassiveColumns, PassiveDecoding, Protocol, XmppText
 from wirelake.protocols.wolpertinger.faults import Fault
@@ -18,6 +18,9 @@ from wirelake.protocols.wolpertinger.state_machine import INITIAL, MACHINE, MESS
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.trust.state import TrustState
 from wirelake.protocols.wolpertinger.wire import buffer, decode, encode, encode_line, is_text, scan, sniff, walk
+
+if TYPE_CHECKING:
+    from wirelake.protocols.analyzer import SessionAnalyzer
 
 __all__ = [
     "DEFAULT_PORT",
@@ -49,6 +52,12 @@ def _columns() -> ColumnBuilder[Limits]:
     from wirelake.protocols.wolpertinger import columns  # noqa: PLC0415 - needs Arrow
 
     return columns
+
+
+def _analyzer() -> type[SessionAnalyzer]:
+    from wirelake.protocols.wolpertinger.analyzer import Analyzer  # noqa: PLC0415 - only observers need it
+
+    return Analyzer
 
 
 def _notation() -> Notation[Limits, Message]:
@@ -83,6 +92,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     encode=encode_line,
     columns=_columns,
     notation=_notation,
+    analyzer=_analyzer,
     passive=PassiveDecoding.of(
         columns=_passive_columns,
         state=PassiveState,

@@ -41,7 +41,7 @@ from wirelake.protocols.wolpertinger.scanner import (
     ROW_COLUMNS,
     Limits,
 )
-from wirelake.protocols.wolpertinger.state_machine import CORE, MESSAGES, Encrypted, Fragment, ResetNotice, message_kind
+from wirelake.protocols.wolpertinger.state_machine import MESSAGES, Encrypted, Fragment, ResetNotice, is_heartbeat, message_kind
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import BLANKS, message, opened
 
@@ -367,5 +367,5 @@ class _Reading:
 def _kind(said: AnyCall) -> str:
     """What a message is in the vocabulary all protocols share."""
     if isinstance(said, Call):
-        return "keepalive" if said.method == "Heartbeat" and said.component.lower() == CORE.lower() else "request"
+        return "keepalive" if is_heartbeat(said.component, said.method) else "request"
     return "error" if isinstance(said, Error) and said.call_id is None else "response"

@@ -94,6 +94,13 @@ class Options(Limits, frozen=True, kw_only=True):
         """Without keys: options may be logged."""
         return "Options(…)"
 
+    def life(self, pieces: int) -> float:
+        """WOLP-10: how long a message of so many pieces is remembered.
+
+        One of many pieces is sent again so late that `remember_time` is not enough.
+        """
+        return max(self.remember_time, self.confirm_timeout * pieces * (self.retries + 1))
+
     @property
     def limits(self) -> Limits:
         """The same object, as the limits of its messages."""

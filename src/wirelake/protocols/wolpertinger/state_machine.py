@@ -31,13 +31,20 @@ __all__ = [
     "ResetNotice",
     "Speaker",
     "State",
+    "call_kind",
+    "error_kind",
+    "is_heartbeat",
+    "is_trust",
     "message_kind",
     "refusal",
+    "response_kind",
 ]
 
 CORE: Final = "Core"
 AUTHENTICATION: Final = "Authentication"
 """The components that every client has."""
+_CORE: Final = CORE.lower()
+_AUTHENTICATION: Final = AUTHENTICATION.lower()
 _BLOB: Final = "RUNL"
 """WOLP-24: what base64 of a public key begins with, whatever its curve."""
 
@@ -126,19 +133,45 @@ def refusal(state: State, speaker: Speaker, message: type[Any]) -> Fault:  # noq
 
 def message_kind(document: Call | Response | Error | None, encrypted: bool) -> type[Any]:
     """The kind of a whole message in the table; None is a message that cannot be read."""
-    if isinstance(document, Call) and document.method == "SendResetNotice" and document.component.lower() == CORE.lower():
-        return ResetNotice
+    if isinstance(document, Call):
+        return call_kind(document.component, document.method, encrypted)
     if encrypted:
         return Encrypted
     if document is None:
         return Envelope
     if isinstance(document, Error):
-        return EncryptionError if document.code == ErrorCode.ENCRYPTION else Error
-    if document.component.lower() == AUTHENTICATION.lower():
-        if isinstance(document, Call):
-            return KeyExchange if document.method == "KeyExchange" else Call
-        return KeyAnswer if isinstance(document.value, str) and document.value.startswith(_BLOB) else Response
-    return type(document)
+        return error_kind(document.code)
+    return response_kind(document.component, document.value if isinstance(document.value, str) else "")
+
+
+def call_kind(component: str, method: str, encrypted: bool) -> type[Any]:
+    """The kind of a call in the table."""
+    name = component.lower()
+    if name == _CORE and method == "SendResetNotice":
+        return ResetNotice
+    if encrypted:
+        return Encrypted
+    return KeyExchange if name == _AUTHENTICATION and method == "KeyExchange" else Call
+
+
+def response_kind(component: str, value: str) -> type[Any]:
+    """The kind of an unencrypted response in the table; `value` is the beginning of the text that it returns, if any."""
+    return KeyAnswer if value.startswith(_BLOB) and component.lower() == _AUTHENTICATION else Response
+
+
+def error_kind(code: int) -> type[Any]:
+    """The kind of an unencrypted error in the table."""
+    return EncryptionError if code == ErrorCode.ENCRYPTION else Error
+
+
+def is_heartbeat(component: str, method: str) -> bool:
+    """WOLP-21: whether a call is a sign of life, and nothing else."""
+    return method == "Heartbeat" and component.lower() == _CORE
+
+
+def is_trust(component: str) -> bool:
+    """Whether calls of this component build trust (WOLP-23 to WOLP-27)."""
+    return component.lower() == _AUTHENTICATION
 
 
 MACHINE: Final = StateMachine.of(

@@ -5,7 +5,7 @@ It runs over any transport.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wirelake.protocols.protocol import ColumnBuilder, NegotiatedColumns, Notation, Protocol
 from wirelake.protocols.yamp.faults import Fault
@@ -16,6 +16,9 @@ from wirelake.protocols.yamp.serializers.registry import STANDARD, Registry, Ser
 from wirelake.protocols.yamp.session import Session
 from wirelake.protocols.yamp.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.wire import buffer, decode, encode, scan, sniff, walk
+
+if TYPE_CHECKING:
+    from wirelake.protocols.analyzer import SessionAnalyzer
 
 __all__ = [
     "DEFAULT_PORT",
@@ -47,6 +50,12 @@ def _columns() -> ColumnBuilder[Limits]:
     from wirelake.protocols.yamp import columns  # noqa: PLC0415 - needs Arrow
 
     return columns
+
+
+def _analyzer() -> type[SessionAnalyzer]:
+    from wirelake.protocols.yamp.analyzer import Analyzer  # noqa: PLC0415 - only observers need it
+
+    return Analyzer
 
 
 def _notation() -> Notation[Limits, Message]:
@@ -81,6 +90,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     encode=encode,
     columns=_columns,
     notation=_notation,
+    analyzer=_analyzer,
     body_serializers=_body_serializers,
     websocket=True,
     dialects=Limits.DIALECT,

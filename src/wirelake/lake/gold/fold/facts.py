@@ -7,12 +7,11 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from wirelake import protocols
 from wirelake.lake.gold.fold.rows import Endpoints, Sums
 from wirelake.lake.gold.fold.seen import EVENT_COLUMNS, UNREADABLE_COLUMNS, connection_events, unreadable_ranges, values
 from wirelake.lake.gold.fold.sessions import SessionFacts
+from wirelake.lake.tables.protocols import NODES
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent
-from wirelake.protocols.protocol import SessionKind
 
 __all__ = ["CONNECTION_COLUMNS", "INDEX_COLUMNS", "QUARANTINE_COLUMNS", "links_of", "session_facts"]
 
@@ -61,7 +60,7 @@ def session_facts(
     A connection without a message is a session of its own, unless sessions are nodes. A node is placed where it first sent: at its own
     endpoint, not at a relay's. Unreadable bytes belong to the link that their connection carried.
     """
-    is_node = protocols.get(protocol).session_kind is SessionKind.NODE
+    is_node = protocol in NODES
     of_link = (links or {}).get
     said = _said(index, links or {})
     happened = _happened(connections)

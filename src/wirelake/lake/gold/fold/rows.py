@@ -9,15 +9,31 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from wirelake.lake.gold.fold.seen import unreadable_ranges, values
 from wirelake.lake.tables import exchanges as exchanges_table
 from wirelake.lake.tables import sessions as sessions_table
 from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.rules import rules
+from wirelake.lake.tables.schema import times
 from wirelake.protocols.analyzer import NO_TIME, Exchange, Finding, SessionAnalyzer
 
-__all__ = ["Endpoints", "Judged", "Sums", "ends", "exchange_rows", "is_counted", "session_row", "session_rows", "violation_rows"]
+__all__ = [
+    "Endpoints",
+    "Judged",
+    "Sums",
+    "ends",
+    "exchange_rows",
+    "is_counted",
+    "session_row",
+    "session_rows",
+    "unclaimed_rows",
+    "violation_rows",
+]
 
 _CONFIRMED: Final = "confirmed"
 """Outcome of a call that was delivered, and that nothing answered."""
@@ -55,45 +71,46 @@ def _table(schema: pa.Schema, columns: Mapping[str, Sequence[object]]) -> pa.Tab
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
-def exchange_rows(session_ids: Sequence[bytes], protocols: Sequence[str], exchanges: Sequence[Exchange], late_seconds: float) -> pa.Table:
-    """Rows of `exchanges`, one for each."""
-    late_micros = int(late_seconds * 1_000_000)
-    requested = [None if one.sent is None else _time(one.sent.ts) for one in exchanges]
-    answered = [None if one.answer is None else _time(one.answer.ts) for one in exchanges]
-    latency = [None if sent is None or done is None else done - sent for sent, done in zip(requested, answered, strict=True)]
-    late = [took is not None and took > late_micros for took in latency]
+def exchange_rows(protocol: str, session_ids: Sequence[bytes], exchanges: Sequence[Exchange], late_seconds: float) -> pa.Table:
+    """Rows of `exchanges` of one protocol; `session_ids` has the session of each."""
+    count = len(exchanges)
+    sent, answers = [one.sent for one in exchanges], [one.answer for one in exchanges]
+    requested, answered = (np.array([NO_TIME if one is None else one.ts for one in parts], np.int64) for parts in (sent, answers))
+    has_latency = (requested != NO_TIME) & (answered != NO_TIME)
+    latency = answered - requested
+    is_late = has_latency & (latency > int(late_seconds * 1_000_000))
+    outcome = [one.outcome for one in exchanges]
+    is_asked = np.array([one is not None for one in sent], bool)
+    status = np.select(
+        [np.array([one == _CONFIRMED for one in outcome], bool), answered == NO_TIME, ~is_asked, is_late], [0, 1, 2, 3], default=4
+    )
+    by = np.array([one.by_client for one in exchanges], np.int8)
     columns = {
-        "session_id": session_ids,
-        "protocol": protocols,
-        "kind": [one.kind for one in exchanges],
-        "requested_by": ["client" if one.by_client else "server" for one in exchanges],
-        "correlation_id": [one.correlation_id for one in exchanges],
-        "subject": [one.subject for one in exchanges],
-        "request_message_id": [None if one.sent is None else one.sent.message_id for one in exchanges],
-        "response_message_id": [None if one.answer is None else one.answer.message_id for one in exchanges],
-        "requested": requested,
-        "answered": answered,
-        "latency_us": latency,
-        "status": [_status(one, done, is_late) for one, done, is_late in zip(exchanges, answered, late, strict=True)],
-        "late": late,
-        "request_size": [None if one.sent is None else one.sent.size for one in exchanges],
-        "response_size": [None if one.answer is None else one.answer.size for one in exchanges],
-        "progress": [one.progress for one in exchanges],
-        "cancelled": [one.cancelled for one in exchanges],
-        "attempts": [one.attempts for one in exchanges],
-        "outcome": [one.outcome for one in exchanges],
+        "session_id": pa.array(session_ids, pa.binary()).dictionary_encode(),
+        "protocol": _words(np.zeros(count, np.int8), [protocol]),
+        "kind": pa.array([one.kind for one in exchanges], pa.string()).dictionary_encode(),
+        "requested_by": _words(by, ["server", "client"]),
+        "correlation_id": pa.array([one.correlation_id for one in exchanges], pa.string()),
+        "subject": pa.array([one.subject for one in exchanges], pa.string()).dictionary_encode(),
+        "request_message_id": pa.array([None if one is None else one.message_id for one in sent], pa.binary()),
+        "response_message_id": pa.array([None if one is None else one.message_id for one in answers], pa.binary()),
+        "requested": times(requested),
+        "answered": times(answered),
+        "latency_us": pa.array(latency, mask=~has_latency),
+        "status": _words(status.astype(np.int8), [_CONFIRMED, "unanswered", "unasked", "late", "answered"]),
+        "late": pa.array(is_late),
+        "request_size": pa.array([None if one is None else one.size for one in sent], pa.int64()),
+        "response_size": pa.array([None if one is None else one.size for one in answers], pa.int64()),
+        "progress": pa.array([one.progress for one in exchanges], pa.int32()),
+        "cancelled": pa.array([one.cancelled for one in exchanges], pa.bool_()),
+        "attempts": pa.array([one.attempts for one in exchanges], pa.int32()),
+        "outcome": pa.array(outcome, pa.string()).dictionary_encode(),
     }
-    return _table(exchanges_table.TABLE.schema, columns)
+    return pa.table({name: columns[name] for name in exchanges_table.TABLE.schema.names})
 
 
-def _status(exchange: Exchange, answered: int | None, is_late: bool) -> str:
-    if exchange.outcome == _CONFIRMED:
-        return _CONFIRMED
-    if answered is None:
-        return "unanswered"
-    if exchange.sent is None:
-        return "unasked"
-    return "late" if is_late else "answered"
+def _words(codes: npt.NDArray[np.int8], words: Sequence[str]) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words, pa.string()))
 
 
 class Judged(NamedTuple):
@@ -121,6 +138,23 @@ def violation_rows(found: Sequence[Judged]) -> pa.Table:
         **{name: of(name) for name in ("source", "offset", "length")},
     }
     return _table(violations_table.TABLE.schema, columns)
+
+
+def unclaimed_rows(quarantine: pa.Table) -> pa.Table:
+    """Rows of `violations` for bytes that a specification forbids, of no session that has a row. An empty `session_id` means none."""
+    broken = quarantine.filter(pc.is_valid(quarantine["clause"]))
+    found = zip(unreadable_ranges(broken), values(broken["session_id"]), values(broken["protocol"]), strict=True)
+    return violation_rows(
+        [
+            Judged(
+                session_id or None,
+                protocol,
+                Finding(one.reason, one.ts, one.to_server, None, one.source, one.offset, one.length, needs_whole=False),
+                ended_session=False,
+            )
+            for one, session_id, protocol in found
+        ]
+    )
 
 
 class Endpoints(NamedTuple):

@@ -94,22 +94,22 @@ def values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     """The values of a column; null is None, and of a time `NO_TIME`."""
     array = _one(column)
     kind = array.type
+    found: list[Any]
     if array.null_count == len(array):
-        return [NO_TIME if pa.types.is_timestamp(kind) else None] * len(array)
-    if pa.types.is_dictionary(kind):
+        found = [NO_TIME if pa.types.is_timestamp(kind) else None] * len(array)
+    elif pa.types.is_dictionary(kind):
         words = [*array.dictionary.to_pylist(), None]
         indices = array.indices.fill_null(len(words) - 1) if array.null_count else array.indices
-        return [words[index] for index in indices.to_numpy(zero_copy_only=False).tolist()]
-    if pa.types.is_timestamp(kind):
-        return array.cast(pa.int64()).fill_null(NO_TIME).to_numpy(zero_copy_only=False).tolist()
-    if pa.types.is_integer(kind):
-        if not array.null_count:
-            return array.to_numpy(zero_copy_only=False).tolist()
+        found = [words[index] for index in indices.to_numpy(zero_copy_only=False).tolist()]
+    elif pa.types.is_timestamp(kind):
+        found = array.cast(pa.int64()).fill_null(NO_TIME).to_numpy(zero_copy_only=False).tolist()
+    elif pa.types.is_nested(kind):
+        found = array.to_pylist()
+    elif pa.types.is_integer(kind) and array.null_count:
         there = array.is_valid().to_numpy(zero_copy_only=False).tolist()
         numbers = array.fill_null(0).to_numpy(zero_copy_only=False).tolist()
-        return [number if is_there else None for number, is_there in zip(numbers, there, strict=True)]
-    if pa.types.is_decimal(kind):
-        array = array.cast(pa.string())
-    elif pa.types.is_nested(kind):
-        return array.to_pylist()
-    return array.to_numpy(zero_copy_only=False).tolist()
+        found = [number if is_there else None for number, is_there in zip(numbers, there, strict=True)]
+    else:
+        array = array.cast(pa.string()) if pa.types.is_decimal(kind) else array
+        found = array.to_numpy(zero_copy_only=False).tolist()
+    return found

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from wirelake.errors import LakeError
 from wirelake.lake.gold.fold.rows import Endpoints, Judged, Sums, ends, exchange_rows, is_counted, session_row, session_rows, violation_rows
 from wirelake.lake.gold.fold.seen import analyzer_of, seen_messages
 from wirelake.lake.tables import exchanges, sessions, violations
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, SessionAnalyzer, Unreadable
 
-__all__ = ["SessionFacts", "SessionFold", "in_order"]
+__all__ = ["Emit", "SessionFacts", "SessionFold", "in_order"]
 
 Ints = npt.NDArray[np.int64]
 Emit = Callable[[str, pa.Table], None]
@@ -49,14 +50,17 @@ class SessionFold:
     def __init__(
         self,
         protocol: str,
-        facts: Mapping[bytes, SessionFacts],
+        facts: dict[bytes, SessionFacts],
         emit: Emit,
         *,
         late_seconds: float,
         newest: int = NO_TIME,
         links: Mapping[bytes, bytes] | None = None,
     ) -> None:
-        """`links`: sessions of connections whose early messages do not name them; `newest`: time of the protocol's last message."""
+        """For the sessions in `facts`, which is emptied on the way.
+
+        `newest` is the time of the protocol's last message. `links` has the sessions of connections whose first messages do not name them.
+        """
         self._protocol = protocol
         self._analyzer = analyzer_of(protocol)
         self._facts = facts
@@ -65,7 +69,10 @@ class SessionFold:
         self._newest = newest
         self._links = links
         self._open: dict[bytes, SessionAnalyzer] = {}
+        self._left: dict[bytes, int] = {}
+        """Messages of open sessions that are still to come."""
         self._broken: dict[bytes, int] = defaultdict(int)
+        """Session -> violations so far."""
         self._exchanges: list[Exchange] = []
         self._sessions_of: list[bytes] = []
         self._violations: list[Judged] = []
@@ -85,21 +92,18 @@ class SessionFold:
             watch = analyzer.message
             for message in islice(coming, count):
                 watch(message)
-            self._collect(session_id, analyzer)
+            self._left[session_id] -= count
+            if self._left[session_id]:
+                self._collect(session_id, analyzer)
+            else:
+                self._end(session_id)
 
     def finish(self) -> None:
         """Nothing more comes: all sessions end here, as far as is known."""
-        for session_id in self._facts:
+        for session_id in list(self._facts):
             if session_id not in self._open:
                 self._begin(session_id)
-        for session_id, analyzer in self._open.items():
-            analyzer.end()
-            self._collect(session_id, analyzer, is_end=True)
-            known = self._facts.get(session_id)
-            if known is not None and known.first is not None:
-                broken = self._broken[session_id]
-                self._rows.append(session_row(session_id, self._protocol, analyzer, known.first, known.sums, broken, self._newest))
-        self._open.clear()
+            self._end(session_id)
         self._flush()
 
     def _session_column(self, window: pa.Table) -> pa.Array:
@@ -115,14 +119,30 @@ class SessionFold:
         return pa.compute.coalesce(by_connection.cast(pa.binary()), own.cast(pa.binary())).dictionary_encode()
 
     def _begin(self, session_id: bytes) -> SessionAnalyzer:
-        analyzer = self._open[session_id] = self._analyzer()
         known = self._facts.get(session_id)
-        if known is not None:
-            for event in known.events:
-                analyzer.event(event)
-            for found in known.unreadable:
-                analyzer.unreadable(found)
+        if known is None:
+            raise LakeError(
+                f"internal error: the index does not know session {session_id.hex()} of {self._protocol}, or not all its messages"
+            )
+        analyzer = self._open[session_id] = self._analyzer()
+        self._left[session_id] = known.sums.messages_to_server + known.sums.messages_to_client
+        for event in known.events:
+            analyzer.event(event)
+        for found in known.unreadable:
+            analyzer.unreadable(found)
         return analyzer
+
+    def _end(self, session_id: bytes) -> None:
+        """The session has no more messages: tell what is left, and forget it."""
+        analyzer, known = self._open.pop(session_id), self._facts.pop(session_id)
+        del self._left[session_id]
+        analyzer.end()
+        self._collect(session_id, analyzer, is_end=True)
+        broken = self._broken.pop(session_id, 0)
+        if known.first is not None:
+            self._rows.append(session_row(session_id, self._protocol, analyzer, known.first, known.sums, broken, self._newest))
+            if len(self._rows) >= _ROWS:
+                self._flush()
 
     def _collect(self, session_id: bytes, analyzer: SessionAnalyzer, *, is_end: bool = False) -> None:
         """Take out what the analyzer told, as far as it is certain."""
@@ -149,8 +169,7 @@ class SessionFold:
 
     def _flush(self) -> None:
         if self._exchanges:
-            protocols = [self._protocol] * len(self._exchanges)
-            self._emit(exchanges.TABLE.name, exchange_rows(self._sessions_of, protocols, self._exchanges, self._late_seconds))
+            self._emit(exchanges.TABLE.name, exchange_rows(self._protocol, self._sessions_of, self._exchanges, self._late_seconds))
             self._exchanges, self._sessions_of = [], []
         if self._violations:
             self._emit(violations.TABLE.name, violation_rows(self._violations))

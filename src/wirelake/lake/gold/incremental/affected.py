@@ -1,174 +1,158 @@
-"""Find the sessions that new batches affect, and the batches in which these sessions occur.
+"""Find the sessions that new batches affect, in the connection index.
 
-A session is affected by anything new of it, or of a connection it uses. Where sessions are connections, or links over several, all
-messages on an affected connection belong together; nodes do not affect each other by sharing one. A session without new messages is
-affected when later messages of others make it count as silent.
+A session is affected by anything new of it, or of a connection it uses. Where sessions are links over several connections, all messages on
+an affected connection belong to its link, also those before the link was agreed on. A session without new messages is affected when later
+messages of others make it count as silent.
 
-It only reads the index, with DuckDB: the index is small, and starting a Spark job takes longer than the answer.
+It reads the index with Arrow, on the driver: a row for each batch, session, connection and direction.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
 
-from wirelake.lake.gold.rules.registry import NODE, SESSION_IS, SILENCE
+from wirelake import protocols
+from wirelake.lake.gold.fold.seen import analyzer_of
 from wirelake.lake.store import delta
+from wirelake.lake.store.slots import slot
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
+from wirelake.lake.tables.protocols import LINKS
 
-if TYPE_CHECKING:
-    import duckdb
+__all__ = ["Affected", "affected", "minutes"]
 
-__all__ = ["SLOTS", "Affected", "affected", "minutes", "slot"]
-
-SLOTS: Final = 1024
-"""Number of hash slots of keys; see `key_ranges.py`."""
+_MINUTE_US: Final = 60_000_000
+Flags = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 
 class Affected(msgspec.Struct, frozen=True):
-    """What a refresh must rebuild, and the batches to read for it."""
+    """What a refresh must rebuild."""
 
-    sessions: Path | None
-    """Parquet file with the `session_id` of all affected sessions; None: all sessions."""
-    connections: Path | None
-    """Parquet file with the `connection_id` of all their connections; None: all connections."""
+    index: pa.Table
+    """The rows of the connection index of affected sessions. Their `session_id` is the link's, where there is one."""
+    links: dict[bytes, bytes]
+    """Connection -> the link that it carried."""
+    keys: pa.Array
+    """All values of `session_id` whose gold rows are replaced: affected sessions, and connections that turned out to carry a link.
+
+    An empty one stands for rows of no session.
+    """
     slots: frozenset[int]
-    """Hash slots of the affected sessions."""
+    """Hash slots of these keys."""
     protocols: tuple[str, ...]
     """Their protocols."""
     fresh: tuple[int, ...]
     """New batches: all their rows are affected."""
     older: tuple[int, ...]
     """Older batches with rows of affected sessions, among others."""
-    newest: dict[str, datetime]
+    newest: dict[str, int]
     """Protocol -> time of its last message, for protocols that detect silence by it."""
+    is_all: bool = False
+    """Whether every session is affected."""
 
 
-def slot(key: bytes) -> int:
-    """Return the hash slot of a key: the same as `pmod(crc32(key), 1024)` in Spark."""
-    return zlib.crc32(key) % SLOTS
+def affected(lake: Path, built: int, newest: int) -> Affected:
+    """Return what batches after `built`, up to `newest`, affect. With `built` 0 it is everything."""
+    index = delta.dataset(lake, CONNECTION_INDEX).to_table(filter=pads.field("batch") <= newest)
+    named = index["session_id"]
+    index, links = _linked(index)
+    sessions, connections = (_codes(index[name]) for name in ("session_id", "connection_id"))
+    batches = index["batch"].to_numpy()
+    is_new = batches > built
+    is_hit = np.zeros(sessions.max(initial=-1) + 1, bool)
+    touched = np.zeros(connections.max(initial=-1) + 1, bool)
+    touched[connections[is_new]] = True
+    is_hit[sessions[is_new | touched[connections]]] = True
+    heard = _silenced(index, sessions, is_hit, built)
+    is_chosen = pa.array(is_hit[sessions] | (built == 0))
+    chosen = index.filter(is_chosen)
+    keys = pc.unique(pa.chunked_array([*chosen["session_id"].chunks, *named.filter(is_chosen).chunks], pa.binary()))
+    hit_batches = np.unique(chosen["batch"].to_numpy()).tolist()
+    spoken = [name for name in pc.unique(chosen["protocol"]).to_pylist() if name is not None]
+    return Affected(
+        chosen,
+        links,
+        keys,
+        frozenset(map(slot, keys.to_pylist())),
+        tuple(sorted(spoken)),
+        tuple(batch for batch in hit_batches if batch > built),
+        tuple(batch for batch in hit_batches if batch <= built),
+        heard,
+        is_all=not built,
+    )
 
 
-def _asking(scratch: Path) -> duckdb.DuckDBPyConnection:
-    """Open DuckDB with a memory limit that leaves memory for Spark; it spills to the scratch folder."""
-    import duckdb  # noqa: PLC0415 - only a refresh needs it
-
-    connection = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET temp_directory = $1", [str(scratch / "spill")])
-    connection.execute("SET memory_limit = '1GB'")
-    return connection
+def _codes(column: pa.ChunkedArray) -> Ints:
+    """Equal values as equal numbers."""
+    encoded = pc.dictionary_encode(column).combine_chunks() if column.num_chunks != 1 else column.chunk(0).dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.unify_dictionaries().combine_chunks()
+    codes: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
 
 
-def affected(lake: Path, built: int, newest: int, scratch: Path) -> Affected:
-    """Return what batches after `built`, up to `newest`, affect."""
-    with _asking(scratch) as connection:
-        delta.relation(connection, lake, CONNECTION_INDEX).create_view("connection_index")
-        connection.execute(
-            "CREATE TABLE occurrences AS "
-            "SELECT DISTINCT batch, protocol, session_id, connection_id FROM connection_index WHERE batch <= $1",
-            [newest],
-        )
-        connection.execute("CREATE TABLE affected (session_id BLOB PRIMARY KEY)")
-        connection.execute(
-            """
-            INSERT INTO affected SELECT DISTINCT session_id FROM occurrences
-            WHERE batch > $1 OR connection_id IN (SELECT connection_id FROM occurrences WHERE batch > $1)
-            """,
-            [built],
-        )
-        heard = _silenced(connection, built, newest)
-        _closed(connection)
-        connections, sessions = scratch / "connections.parquet", scratch / "sessions.parquet"
-        connection.execute("CREATE TABLE near AS SELECT DISTINCT connection_id FROM occurrences SEMI JOIN affected USING (session_id)")
-        connection.table("near").write_parquet(str(connections))
-        connection.table("affected").write_parquet(str(sessions))
-        batches = _column(
-            connection,
-            """
-            SELECT DISTINCT batch FROM occurrences WHERE session_id IN (SELECT session_id FROM affected)
-            OR connection_id IN (SELECT connection_id FROM near) ORDER BY 1
-            """,
-        )
-        spoken = "SELECT DISTINCT protocol FROM occurrences SEMI JOIN affected USING (session_id) WHERE protocol IS NOT NULL ORDER BY 1"
-        return Affected(
-            sessions,
-            connections,
-            frozenset(map(slot, map(bytes, _column(connection, "SELECT session_id FROM affected")))),
-            tuple(_column(connection, spoken)),
-            tuple(batch for batch in batches if batch > built),
-            tuple(batch for batch in batches if batch <= built),
-            heard,
-        )
+def _linked(index: pa.Table) -> tuple[pa.Table, dict[bytes, bytes]]:
+    """Give all rows of a connection that carried a link the link's session, also those from before it was agreed on."""
+    is_link = pc.is_in(index["protocol"], value_set=pa.array(LINKS, pa.string()))
+    carried = index.filter(pc.and_(is_link, pc.not_equal(index["session_id"], index["connection_id"])))
+    carried = carried.filter(pc.not_equal(carried["session_id"], b""))
+    pairs = carried.group_by("connection_id").aggregate([("session_id", "max")])
+    links = dict(zip(pairs["connection_id"].to_pylist(), pairs["session_id_max"].to_pylist(), strict=True))
+    if not links:
+        return index, {}
+    known = pc.index_in(index["connection_id"], value_set=pairs["connection_id"].combine_chunks())
+    of_link = pairs["session_id_max"].combine_chunks().take(known.combine_chunks())
+    resolved = pc.if_else(pc.fill_null(is_link, False), pc.coalesce(of_link, index["session_id"]), index["session_id"])
+    return index.set_column(index.schema.get_field_index("session_id"), index.schema.field("session_id"), resolved), links
 
 
-def _silenced(connection: duckdb.DuckDBPyConnection, built: int, newest: int) -> dict[str, datetime]:
-    """Add sessions that became silent.
+def _silenced(index: pa.Table, sessions: Ints, is_hit: Flags, built: int) -> dict[str, int]:
+    """Mark sessions that became silent.
 
     Returns the time of the last message of each protocol that detects silence.
     """
-    heard: dict[str, datetime] = {}
-    for protocol, seconds in SILENCE.items():
-        last = "SELECT max(last_seen) FROM connection_index WHERE protocol = $1 AND direction IS NOT NULL AND batch <= $2"
-        now, before = (connection.execute(last, [protocol, batch]).fetchall()[0][0] for batch in (newest, built))
-        if now is None:
+    heard: dict[str, int] = {}
+    for protocol in protocols.names():
+        seconds = analyzer_of(protocol).SILENCE_SECONDS
+        if seconds is None:
             continue
-        heard[protocol] = now
-        if before is not None and before < now:
-            connection.execute(
-                """
-                INSERT OR IGNORE INTO affected
-                SELECT session_id FROM connection_index WHERE protocol = $1 AND direction IS NOT NULL AND batch <= $2
-                GROUP BY session_id HAVING max(last_seen) + to_microseconds($3) BETWEEN $4 AND $5
-                """,
-                [protocol, newest, int(seconds * 1e6), before, now],
-            )
+        is_said = pc.and_(pc.equal(index["protocol"], protocol), pc.is_valid(index["direction"])).fill_null(False).to_numpy()
+        if not is_said.any():
+            continue
+        seen = index["last_seen"].cast(pa.int64()).fill_null(-1).to_numpy()
+        heard[protocol] = int(seen[is_said].max())
+        was_said = is_said & (index["batch"].to_numpy() <= built)
+        before = int(seen[was_said].max(initial=-1))
+        if 0 <= before < heard[protocol]:
+            last = np.full(len(is_hit), -1, np.int64)
+            np.maximum.at(last, sessions[is_said], seen[is_said])
+            silent_at = last + round(seconds * 1_000_000)
+            is_hit |= (last >= 0) & (before <= silent_at) & (silent_at <= heard[protocol])
     return heard
 
 
-def _closed(connection: duckdb.DuckDBPyConnection) -> None:
-    """Add sessions that share a connection with affected ones, until there are no more.
-
-    Nodes are not connected that way.
-    """
-    nodes = [protocol for protocol, what in SESSION_IS.items() if what == NODE]
-    while connection.execute(
-        """
-        INSERT OR IGNORE INTO affected
-        SELECT DISTINCT session_id FROM occurrences WHERE connection_id IN (
-            SELECT connection_id FROM occurrences SEMI JOIN affected USING (session_id)
-            WHERE protocol IS NULL OR NOT list_contains($1, protocol)
-        ) AND session_id NOT IN (SELECT session_id FROM affected)
-        """,
-        [nodes],
-    ).fetchall()[0][0]:
-        pass
-
-
-def _column(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Any]:
-    return [row[0] for row in connection.execute(sql).fetchall()]
-
-
-def minutes(lake: Path, what: Affected, changed_files: Mapping[str, Sequence[Path]], scratch: Path) -> tuple[Path, frozenset[int]]:
-    """Return the minutes with new or changed rows: a Parquet file of `minute_us`, and their slots.
+def minutes(lake: Path, what: Affected, changed_files: Mapping[str, Sequence[Path]]) -> list[int]:
+    """Return the minutes with new or changed rows, as microseconds.
 
     `changed_files` has, by time column, the old and new files of gold tables with rows of affected sessions.
     """
-    begins = "SELECT DISTINCT epoch_us({0}) - (epoch_us({0}) % 60000000 + 60000000) % 60000000 AS minute_us FROM"
-    with _asking(scratch) as connection:
-        delta.relation(connection, lake, MINUTE_INDEX).create_view("minute_index")
-        connection.read_parquet(str(what.sessions), hive_partitioning=False).create_view("affected")
-        parts = [f"{begins.format('minute')} minute_index WHERE batch >= {min(what.fresh, default=1 << 62)}"]
-        for number, (column, files) in enumerate(changed_files.items()):
-            if files:
-                connection.read_parquet([str(file) for file in files], hive_partitioning=False).create_view(f"changed_{number}")
-                parts.append(f"{begins.format(column)} changed_{number} SEMI JOIN affected USING (session_id) WHERE {column} IS NOT NULL")
-        connection.execute(f"CREATE TABLE minutes AS {' UNION '.join(parts)}")
-        at = scratch / "minutes.parquet"
-        connection.table("minutes").write_parquet(str(at))
-        return at, frozenset(slot(str(minute).encode()) for minute in _column(connection, "SELECT minute_us FROM minutes"))
+    fresh = min(what.fresh, default=1 << 62)
+    rows = delta.dataset(lake, MINUTE_INDEX).to_table(columns=["minute"], filter=pads.field("batch") >= fresh)
+    found = set(rows["minute"].cast(pa.int64()).to_pylist())
+    for column, files in changed_files.items():
+        for file in files:
+            table: Any = pads.dataset(file, format="parquet").to_table(columns=["session_id", column])
+            key = pc.coalesce(table["session_id"], b"")
+            times = table.filter(pc.is_in(key, value_set=what.keys))[column].drop_null().cast(pa.int64()).to_numpy()
+            found |= set((times - times % _MINUTE_US).tolist())
+    found.discard(None)
+    return sorted(found)

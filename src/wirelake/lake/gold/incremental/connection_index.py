@@ -1,6 +1,6 @@
 """Build the connection index: sums per batch, session, connection and direction.
 
-It is stored in `_wirelake/talks`. `sessions` and `topology` add up its rows. A batch is summed once, when it is new.
+It is stored in `_wirelake/connection_index`. `sessions` and `topology` add up its rows. A batch is summed once, when it is new.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def batch_of_file() -> Column:
 def build(messages: DataFrame, connections: DataFrame, quarantine: DataFrame) -> DataFrame:
     """Sums over these rows, which have their `batch`."""
     parts = [_said(messages), _happened(connections), _unread(quarantine)]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).select(*CONNECTION_INDEX.schema.names)
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).select(
+        *(name for name in CONNECTION_INDEX.schema.names if name != "file")
+    )
 
 
 def _said(messages: DataFrame) -> DataFrame:

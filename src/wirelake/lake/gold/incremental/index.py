@@ -1,27 +1,33 @@
-"""Extend the index tables by the sums of every new batch.
+"""Complete the index tables, which say which sessions a batch affects.
 
-They say which sessions a batch affects.
+Tasks that decode write the index rows of their batch. Lakes of earlier versions, and those from which sources were removed, lack rows of
+some batches: they are computed here from the files of these batches.
 """
 
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sql
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import SparkSession
 
-from wirelake.lake.gold.incremental import connection_index, minute_index
-from wirelake.lake.sources.tables import frame_of_files, spark_schema
+from wirelake.lake.decode.index_rows import INPUTS
+from wirelake.lake.session.errors import coded, translated
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
-from wirelake.lake.tables.catalog import table as table_named
-from wirelake.lake.tables.index import CONNECTION_INDEX, INDEX_TABLES, MINUTE_INDEX
+from wirelake.lake.store.index_files import index_of_files
+from wirelake.lake.store.parquet import Sheets
+from wirelake.lake.tables.index import INDEX_TABLES
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["MOST_SMALL", "SMALL_ROWS", "extend", "merge"]
@@ -34,31 +40,85 @@ MOST_SMALL: Final = 32
 Following adds a few rows every few seconds.
 """
 
-_BUILDERS: Final = {CONNECTION_INDEX.name: connection_index, MINUTE_INDEX.name: minute_index}
+_TASK_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of files that one task reads to compute missing rows."""
 _LOG: Final = logging.getLogger("wirelake.lake")
 
 
 def extend(spark: SparkSession, lake: Path, newest: int) -> None:
-    """Add the sums of batches up to `newest` that the index does not have."""
+    """Add the rows of batches up to `newest` that the index does not have; merge its small files."""
+    known = {delta.batch(lake, table) or 0 for table in INDEX_TABLES}
+    if len(known) > 1:  # one of them was of an earlier version
+        for table in INDEX_TABLES:
+            delta.recreate(lake, table)
+        known = {0}
+    if max(known) < newest:
+        _fill(spark, lake, max(known), newest)
     for table in INDEX_TABLES:
-        known = delta.batch(lake, table) or 0
-        if known >= newest:
-            continue
-        started = time.monotonic()
-        delta.sweep(lake, table)
-        module = _BUILDERS[table.name]
-        rows = module.build(*(_since(spark, lake, name, known, newest) for name in module.INPUTS))
-        name = f"batch-{newest:08d}-{uuid.uuid4().hex}"
-        at = delta.folder(lake, table) / name
-        written = rows.to(spark_schema(table)).write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        written.parquet(f"file://{at.absolute()}")
-        counts = [(path, pq.read_metadata(path).num_rows) for path in sorted(at.glob("*.parquet"))]
-        added = [File(f"{name}/{path.name}", path.stat().st_size, count) for path, count in counts if count]
-        delta.append(lake, table, added, newest)
+        _sweep(lake, table)
         merge(lake, table)
-        _LOG.info(
-            "%s: %d rows for batches up to %d, %.1f s", table.name, sum(file.rows for file in added), newest, time.monotonic() - started
-        )
+
+
+def _fill(spark: SparkSession, lake: Path, known: int, newest: int) -> None:
+    """Compute the rows of batches after `known` in Spark tasks, each for some files."""
+    started = time.monotonic()
+    sizes: dict[str, int] = {}
+    for table in INPUTS:
+        for file in delta.entries(lake, table):
+            first, last = delta.batches_of(lake, table, file)
+            if known < last and first <= newest:
+                sizes[file.path] = sizes.get(file.path, 0) + file.size
+    groups = _groups(sizes)
+    files: dict[str, list[File]] = {table.name: [] for table in INDEX_TABLES}
+    if groups:
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column("id").to_pylist():
+                    with coded():
+                        written = _write(lake, known + 1, newest, groups[number])
+                    yield pa.RecordBatch.from_arrays([pa.array([msgspec.msgpack.encode(written)], pa.binary())], names=["result"])
+
+        with translated(lake):
+            collected = spark.range(0, len(groups), 1, len(groups)).mapInArrow(task, "result binary").collect()
+        for row in collected:
+            for name, file in msgspec.msgpack.decode(row["result"], type=dict[str, File]).items():
+                files[name].append(file)
+    for table in INDEX_TABLES:
+        delta.append(lake, table, files[table.name], newest)
+    _LOG.info("index: %d files of batches %d to %d, %.1f s", len(sizes), known + 1, newest, time.monotonic() - started)
+
+
+def _write(lake: Path, first: int, last: int, names: list[str]) -> dict[str, File]:
+    """In a task: write the index rows of these files."""
+    sheets = Sheets(lake, INDEX_TABLES, first, last)
+    try:
+        for name in names:
+            sheets.add(index_of_files(lake, name))
+        return sheets.close()
+    except BaseException:
+        sheets.discard()
+        raise
+
+
+def _groups(sizes: dict[str, int]) -> list[list[str]]:
+    """Group files for tasks, up to `_TASK_BYTES` each."""
+    groups: list[list[str]] = []
+    size = 0
+    for name in sorted(sizes):
+        if not groups or size + sizes[name] > _TASK_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(name)
+        size += sizes[name]
+    return groups
+
+
+def _sweep(lake: Path, table: Table) -> None:
+    """Delete files that do not count, except those of a batch that is being written."""
+    newest = delta.batch(lake, table) or 0
+    coming = [path for path in delta.uncounted(lake, table) if path.name.startswith("part-") and delta.batches_in(path.name)[1] > newest]
+    delta.sweep(lake, table, coming)
 
 
 def merge(lake: Path, table: Table) -> bool:
@@ -72,13 +132,9 @@ def merge(lake: Path, table: Table) -> bool:
     path.parent.mkdir()
     pq.write_table(rows, path)
     one = File(f"{path.parent.name}/{path.name}", path.stat().st_size, rows.num_rows)
-    delta.exchange(lake, table, small, [one], delta.batch(lake, table) or 0, 1 + delta.revision(lake, table))
+    try:
+        delta.merge(lake, table, small, [one])
+    except CommitFailedError:  # another commit came first: next time
+        shutil.rmtree(path.parent)
+        return False
     return True
-
-
-def _since(spark: SparkSession, lake: Path, name: str, known: int, newest: int) -> DataFrame:
-    """Read rows of new batches, with their `batch`."""
-    table = table_named(name)
-    files = [file for batch, each in delta.files_by_batch(lake, table).items() if known < batch <= newest for file in each]
-    rows = frame_of_files(spark, lake, table, files)
-    return rows.withColumn("batch", connection_index.batch_of_file() if files else sql.lit(0).cast("long"))

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from wirelake.lake.gold.incremental.affected import SLOTS
 from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.slots import SLOTS
 from wirelake.lake.tables.schema import Table
 
-__all__ = ["KEY_RANGE_ROWS", "KeyRange", "Rebuild", "plan", "write"]
+__all__ = ["KEY_RANGE_ROWS", "SLOTS", "KeyRange", "Rebuild", "name", "plan", "range_of", "write"]
 
 KEY_RANGE_ROWS: Final = 500_000
 """How many rows a leaf should have at most."""
@@ -57,10 +57,15 @@ class Rebuild(msgspec.Struct, frozen=True):
     key_ranges: list[KeyRange]
 
 
-def _key_range(file: File) -> KeyRange:
+def range_of(file: File) -> KeyRange:
     """The range a file covers; one that does not say so may have rows of any slot."""
     named = _NAME.search(file.path)
     return KeyRange(int(named[1]), int(named[2])) if named else KeyRange(0, SLOTS - 1)
+
+
+def name(of: KeyRange) -> str:
+    """A new name for a file of a range."""
+    return f"leaf-{of.first:04d}-{of.last:04d}-{uuid.uuid4().hex}.parquet"
 
 
 def _gaps(key_ranges: Iterable[KeyRange]) -> Iterator[KeyRange]:
@@ -75,7 +80,7 @@ def plan(files: Collection[File], slots: Collection[int], more: int, most: int =
     """How rows of these slots, `more` than there are now at most, come in among the files that are there."""
     if not slots:
         return Rebuild([], [])
-    ranges = {file.path: _key_range(file) for file in files}
+    ranges = {file.path: range_of(file) for file in files}
     if len(set(ranges.values())) < len(files):  # written before there were key ranges
         return Rebuild(list(files), list(_cut(KeyRange(0, SLOTS - 1), sum(file.rows for file in files) + more, most)))
     rows = {ranges[file.path]: file.rows for file in files} | dict.fromkeys(_gaps(ranges.values()), 0)
@@ -127,7 +132,7 @@ def write(rows: DataFrame, lake: Path, table: Table, key: Column, key_ranges: li
         count, named = pq.read_metadata(path).num_rows, _SPARKS.match(path.name)
         if count and named:
             key_range = key_ranges[int(named[1])]
-            final = path.rename(path.with_name(f"leaf-{key_range.first:04d}-{key_range.last:04d}-{uuid.uuid4().hex}.parquet"))
+            final = path.rename(path.with_name(name(key_range)))
             files.append(File(f"{at.name}/{final.name}", final.stat().st_size, count))
         else:
             path.unlink()

@@ -1,6 +1,6 @@
 """Build the minute index: sums per batch, minute, protocol and subject.
 
-It is stored in `_wirelake/tallies`. `metrics` adds up its rows.
+It is stored in `_wirelake/minute_index`. `metrics` adds up its rows.
 """
 
 from __future__ import annotations
@@ -47,4 +47,4 @@ def build(messages: DataFrame, quarantine: DataFrame) -> DataFrame:
         .agg(sql.count("*").alias("quarantined"))
         .withColumns({"subject": sql.lit(None).cast("string"), "messages": nothing, "bytes": nothing, "errors": nothing})
     )
-    return said.unionByName(unread).select(*MINUTE_INDEX.schema.names)
+    return said.unionByName(unread).select(*(name for name in MINUTE_INDEX.schema.names if name != "file"))

@@ -17,21 +17,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from wirelake.lake.gold import exchanges, metrics, security, sessions, topology, violations
+from wirelake.lake.gold import metrics, security, topology
+from wirelake.lake.gold.arrow_metrics import metrics_of
+from wirelake.lake.gold.arrow_topology import topology_of
+from wirelake.lake.gold.fold.work import FOLDED
 from wirelake.lake.gold.incremental import index, minute_index
-from wirelake.lake.gold.incremental.affected import SLOTS, Affected, affected, minutes, slot
+from wirelake.lake.gold.incremental.affected import Affected, affected, minutes
+from wirelake.lake.gold.incremental.fold_sessions import fold_sessions
 from wirelake.lake.gold.incremental.inputs import Inputs
-from wirelake.lake.gold.incremental.plan_mode import is_small, plan_mode
+from wirelake.lake.gold.incremental.plan_mode import plan_mode
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
-from wirelake.lake.gold.rules.registry import RULES
-from wirelake.lake.gold.steps import relink_deliveries, request_pairs, session_facts, state_changes, wolpertinger_calls, yamp_outcomes
 from wirelake.lake.sources.tables import frame, spark_schema
-from wirelake.lake.store import delta, gold_commit, journal, settings
-from wirelake.lake.tables import ledger, messages
+from wirelake.lake.store import delta, gold_commit, journal
+from wirelake.lake.store.slots import SLOTS, slot
+from wirelake.lake.tables import exchanges, ledger, messages, violations
 from wirelake.lake.tables.catalog import GOLD
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 from wirelake.lake.tables.schema import Table
@@ -41,8 +47,12 @@ if TYPE_CHECKING:
 
 __all__ = ["refresh"]
 
+_MINUTE_US: Final = 60_000_000
 _LOG: Final = logging.getLogger("wirelake.lake")
 _EVERY_SLOT: Final = frozenset(range(SLOTS))
+
+DRIVER_ROWS: Final = 2_000_000
+"""Sums of up to this many rows are added up on the driver: planning a Spark job takes longer. Beyond, Spark SQL does it."""
 
 
 def refresh(
@@ -111,14 +121,9 @@ class _Refresh:
     def _rows(self, batches: Collection[int]) -> int:
         return sum({file.path: file.rows for batch in batches for file in self._said.get(batch, ())}.values())
 
-    def _everything(self) -> Affected:
-        """Treat all of history as new."""
-        known = tuple(batch for batch in delta.files_by_batch(self._lake, ledger.TABLE) if batch <= self._newest)
-        return Affected(None, None, _EVERY_SLOT, tuple(RULES), known, (), {})
-
     def judge(self, keys: TrustStore | None) -> None:
         """Check all of history by these keys."""
-        everything = self._everything()
+        everything = affected(self._lake, 0, self._newest)
         with plan_mode(self._spark, self._rows(everything.fresh)):
             self._security(self._inputs(everything), everything, keys)
 
@@ -127,22 +132,29 @@ class _Refresh:
         self._tell("index")
         with plan_mode(self._spark, self._rows([batch for batch in self._said if self._built < batch <= self._newest])):
             index.extend(self._spark, self._lake, self._newest)
-        what = affected(self._lake, self._built, self._newest, self._scratch)
+        what = affected(self._lake, self._built, self._newest)
         _LOG.info(
             "batches %s affect sessions in %d older ones; protocols: %s", list(what.fresh), len(what.older), ", ".join(what.protocols)
         )
         is_judged = keys is not None and judge_all
-        with plan_mode(self._spark, self._rows([*what.fresh, *what.older])):
-            part = self._inputs(what)
-            self._by_session(part, what)
-            if not is_judged:
-                self._security(part, what, keys)
+        self._by_session(what)
+        if not is_judged:
+            with plan_mode(self._spark, self._rows([*what.fresh, *what.older])):
+                self._security(self._inputs(what), what, keys)
         if is_judged:
             self.judge(keys)
-        with plan_mode(self._spark, self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, MINUTE_INDEX)):
-            self._metrics(what)
-        with plan_mode(self._spark, self._rows_in(CONNECTION_INDEX)):
-            self._topology()
+        self._tell(metrics.TABLE.name)
+        if self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, MINUTE_INDEX) <= DRIVER_ROWS:
+            self._small_metrics(what)
+        else:
+            with plan_mode(self._spark, DRIVER_ROWS):
+                self._metrics(what)
+        self._tell(topology.TABLE.name)
+        if self._rows_in(CONNECTION_INDEX) <= DRIVER_ROWS:
+            self._small_topology()
+        else:
+            with plan_mode(self._spark, DRIVER_ROWS):
+                self._topology()
 
     def _rows_in(self, *tables: Table) -> int:
         return sum(file.rows for table in tables for file in delta.entries(self._lake, table))
@@ -162,30 +174,12 @@ class _Refresh:
             others=(lambda before: part.affected(before, how="left_anti")) if self._built else None,
         )
 
-    def _by_session(self, part: Inputs, what: Affected) -> None:
-        """Rebuild `exchanges`, `violations` and `sessions`."""
-        protocol_tables = {name: part[name] for name in RULES if name in what.protocols or not what.protocols}
-        self._tell(exchanges.TABLE.name)
-        paired = part.keep("paired", request_pairs.build(part["messages"]))
-        delivered = (
-            relink_deliveries.build(*(part[name] for name in relink_deliveries.INPUTS))
-            if set(relink_deliveries.INPUTS) <= set(protocol_tables)
-            else None
-        )
-        called = (
-            wolpertinger_calls.build(paired, part[wolpertinger_calls.PROTOCOL]) if wolpertinger_calls.PROTOCOL in protocol_tables else None
-        )
-        ended = yamp_outcomes.build(paired, part[yamp_outcomes.PROTOCOL]) if yamp_outcomes.PROTOCOL in protocol_tables else None
-        late = settings.of(self._lake).late_seconds
-        self._replace(part, what, exchanges.TABLE, exchanges.build(paired, delivered, called, ended, late_seconds=late))
-        self._tell(violations.TABLE.name)
-        known = part.keep("session_facts", session_facts.build(*(part[name] for name in session_facts.INPUTS), newest=what.newest))
-        course = part.keep("state_changes", state_changes.build(*(part[name] for name in state_changes.INPUTS)))
-        found = violations.build(part["messages"], part["quarantine"], paired, known, course, **protocol_tables)
-        self._replace(part, what, violations.TABLE, found)
-        self._tell(sessions.TABLE.name)
-        asked, broken = (self.tables.written(part.spark, table) for table in (exchanges.TABLE, violations.TABLE))
-        self._replace(part, what, sessions.TABLE, sessions.build(known, asked, broken, **protocol_tables))
+    def _by_session(self, what: Affected) -> None:
+        """Rebuild `exchanges`, `violations` and `sessions`: fold affected sessions."""
+        for table in FOLDED:
+            self._tell(table.name)
+        changes = fold_sessions(self._spark, self._lake, what, self._scratch)
+        self.tables.changes.update({change.table: change for change in changes})
 
     def _security(self, part: Inputs, what: Affected, keys: TrustStore | None) -> None:
         """Rebuild `security`."""
@@ -194,10 +188,7 @@ class _Refresh:
         if is_kept and security.PROTOCOL not in what.protocols and not self._threatened(what):
             self.tables.leave(security.TABLE)
             return
-        if what.sessions is None:
-            broken = self.tables.afterwards(part.spark, violations.TABLE)
-        else:
-            broken = part.affected(self.tables.written(part.spark, violations.TABLE))
+        broken = part.affected(self.tables.afterwards(part.spark, violations.TABLE))
         silver = {name: part[name] for name in security.INPUTS if name != violations.TABLE.name}
         before = part.affected(frame(part.spark, self._lake, security.TABLE))
         self._replace(part, what, security.TABLE, security.build(**silver, violations=broken, before=before, keys=keys))
@@ -210,23 +201,57 @@ class _Refresh:
         if not files:
             return False
         is_threat = pads.field("rule").isin(sorted(security.THREATENING))
-        threatened = pads.dataset(files, format="parquet").to_table(["session_id"], filter=is_threat)
-        if what.sessions is None or not threatened.num_rows:
-            return bool(threatened.num_rows)
-        sessions = pads.dataset(what.sessions, format="parquet").to_table(["session_id"])
-        return bool(threatened.join(sessions, "session_id", join_type="left semi").num_rows)
+        threatened = pads.dataset(files, format="parquet").to_table(["session_id"], filter=is_threat)["session_id"]
+        return bool(pc.any(pc.is_in(threatened, value_set=what.keys)).as_py())
+
+    def _minutes(self, what: Affected) -> list[int]:
+        """The minutes that change."""
+        changed: dict[str, list[Path]] = {}
+        for table, column in metrics.TOLD:
+            change = self.tables.changes[table.name]
+            changed[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
+        return minutes(self._lake, what, changed)
+
+    def _small_metrics(self, what: Affected) -> None:
+        """Rebuild the minutes with new messages, or with changed rows in other gold tables, in this process."""
+        chosen = self._minutes(what)
+        within = pa.array(chosen, pa.int64())
+
+        def in_minutes(column: str, rows: pa.Table) -> pa.Table:
+            times = rows[column].cast(pa.int64())
+            return rows.filter(pc.is_in(pc.subtract(times, _remainder(times)), value_set=within)) if self._built else rows
+
+        said = delta.dataset(self._lake, MINUTE_INDEX).to_table(filter=pads.field("batch") <= self._newest)
+        parts = [in_minutes("minute", said)]
+        for table, column in metrics.TOLD:
+            columns = [name for name in metrics.COLUMNS if name in table.schema.names]
+            rows = delta.dataset(self._lake, table, self.tables.files_afterwards(table)).to_table(columns=columns)
+            parts.append(in_minutes(column, rows))
+        built = metrics_of(*parts)
+
+        def stays(before: pa.Table) -> tuple[pa.Table, list[bytes]]:
+            kept = before.filter(pc.invert(pc.is_in(before["minute"].cast(pa.int64()), value_set=within)))
+            return kept, _minute_keys(kept)
+
+        slots = frozenset(slot(str(minute).encode()) for minute in chosen) if self._built else _EVERY_SLOT
+        self.tables.replace_rows(metrics.TABLE, built, _minute_keys(built), slots, stays if self._built else None)
+
+    def _small_topology(self) -> None:
+        """Rebuild all pairs of peers in this process."""
+        index = delta.dataset(self._lake, CONNECTION_INDEX).to_table(filter=pads.field("batch") <= self._newest)
+        rows = topology_of(index)
+        keys = ["/".join(pair).encode() for pair in zip(*(rows[name].to_pylist() for name in topology.TABLE.grain), strict=True)]
+        self.tables.replace_rows(topology.TABLE, rows, keys, _EVERY_SLOT, None)
 
     def _metrics(self, what: Affected) -> None:
-        """Rebuild the minutes with new messages, or with changed rows in other gold tables."""
-        self._tell(metrics.TABLE.name)
+        """Rebuild the minutes with new messages, or with changed rows in other gold tables, by Spark SQL."""
         said = [frame(self._spark, self._lake, MINUTE_INDEX).where(sql.col("batch") <= self._newest)]
         said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
         times = ("minute", *(column for _, column in metrics.TOLD))
-        told: dict[str, list[Path]] = {}
-        for table, column in metrics.TOLD:
-            change = self.tables.changes[table.name]
-            told[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
-        at, slots = minutes(self._lake, what, told, self._scratch)
+        changed = self._minutes(what)
+        slots = frozenset(slot(str(minute).encode()) for minute in changed)
+        at = self._scratch / "minutes.parquet"
+        pq.write_table(pa.table({"minute_us": pa.array(changed, pa.int64())}), at)
         chosen = sql.broadcast(self._spark.read.schema("minute_us bigint").parquet(f"file://{at.absolute()}"))
 
         def within(rows: DataFrame, column: str, how: str = "left_semi") -> DataFrame:
@@ -246,16 +271,12 @@ class _Refresh:
         )
 
     def _topology(self) -> None:
-        """Rebuild the pairs of peers with new traffic.
-
-        Rebuilds all pairs while the index is small, because selecting costs more than building.
-        """
-        self._tell(topology.TABLE.name)
+        """Rebuild the pairs of peers with new traffic, by Spark SQL."""
         rows = topology.pairs(frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest))
         grain = list(topology.TABLE.grain)
         slots: Collection[int] = _EVERY_SLOT
         others: Callable[[DataFrame], DataFrame] | None = None
-        if self._built and not is_small(self._rows_in(CONNECTION_INDEX)):
+        if self._built:
             at = self._scratch / "pairs"
             rows.where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
             slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}
@@ -275,3 +296,12 @@ class _Refresh:
             more=self._rows_in(CONNECTION_INDEX),
             others=others,
         )
+
+
+def _remainder(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Microseconds since the minute began."""
+    return pc.subtract(times, pc.multiply(pc.floor(pc.divide(times.cast(pa.float64()), float(_MINUTE_US))).cast(pa.int64()), _MINUTE_US))
+
+
+def _minute_keys(rows: pa.Table) -> list[bytes]:
+    return [str(minute).encode() for minute in rows["minute"].cast(pa.int64()).to_pylist()]

@@ -1,27 +1,14 @@
-"""Event Mesh over history: tolerated faults, and how nodes greet.
-
-No rule depends on earlier messages (§1): there are no guards.
-
-`gold/security.py` checks keys.
-"""
+"""Event Mesh: which broken rules are threats, and which a lake cannot find."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sql
-
-from wirelake.lake.gold.rules.engine import breaches, odd
 from wirelake.lake.tables.security import Threat
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
 from wirelake.protocols.faults import Faults
 
-__all__ = ["BY_KEYS", "ODDITIES", "SILENCE_SECONDS", "THREATS", "UNSEEN", "by_fields", "greetings", "guards"]
-
-ODDITIES: Final = (Fault.FIELDS_OUT_OF_ORDER, Fault.VALUE_UNTERMINATED, Fault.KEY_WITHOUT_SIGNATURE, Fault.JSON_INVALID)
-"""What the bits of the column `oddities` mean, lowest first."""
+__all__ = ["BY_KEYS", "THREATS", "UNSEEN"]
 
 THREATS: Final[dict[Faults, Threat]] = {
     **dict.fromkeys((Fault.HMAC_MISMATCH, Fault.SIGNATURE_MISMATCH, Fault.DECRYPTION_FAILED), Threat.FORGED),
@@ -55,31 +42,3 @@ UNSEEN: Final[dict[Faults, str]] = {
     Fault.QUEUE_FULL: "refused before anything is sent",
 }
 """What history cannot tell, and why."""
-
-SILENCE_SECONDS: Final = DEFAULT_OPTIONS.silence_after
-"""§3.2: a node that sent nothing for so long is silent, as for a live node with default options."""
-
-
-def by_fields(event_mesh: DataFrame) -> DataFrame:
-    """EMM-5, EMM-10, EMM-33, EMM-11: what is accepted on receipt but should not have been sent."""
-    return breaches(event_mesh, "event_mesh", odd(ODDITIES))
-
-
-def guards(messages: DataFrame, paired: DataFrame, session_facts: DataFrame) -> list[DataFrame]:
-    """No guards: delivery, order and silence are not required of a node (§1)."""
-    del messages, paired, session_facts
-    return []
-
-
-def greetings(event_mesh: DataFrame) -> DataFrame:
-    """Per node whether it sent a hello: for `sessions`."""
-    return (
-        event_mesh.where("type_name = 'hello' AND fault IS NULL")
-        .groupBy("session_id")
-        .agg(
-            sql.min("version").alias("client_version"),
-            sql.lit(None).cast("smallint").alias("server_version"),
-            sql.lit(True).alias("accepted"),
-            sql.lit(None).cast("smallint").alias("error_code"),
-        )
-    )

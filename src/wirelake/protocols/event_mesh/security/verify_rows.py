@@ -23,7 +23,7 @@ from wirelake.protocols.event_mesh.scanner import Limits, walk
 from wirelake.protocols.event_mesh.security.canonical import keyed_hmac
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Identity, Rejected, authenticate
-from wirelake.protocols.kernel import FAULT, PART, PARTS, START, compiled
+from wirelake.protocols.kernel import FAULT, PART, PARTS, START, over_arrays
 
 __all__ = ["GENUINE", "INPUT", "OUTPUT", "Verdicts", "judge", "judge_batches", "verified"]
 
@@ -124,7 +124,7 @@ def scanned(data: Array, starts: Array) -> tuple[Array, Array]:
     rows = np.zeros(count * ROW_COLUMNS, np.int64)
     parts = np.zeros((len(data) // 2 + 1) * PART_COLUMNS, np.int64)
     segment_of, ends = np.zeros(count, np.int64), starts[1:].copy()
-    _, used, _, _ = compiled(walk)(data, starts[:-1], starts[1:], 0, 0, rows, segment_of, parts, ends, _LIMITS.for_scan())
+    _, used, _, _ = over_arrays(walk)(data, starts[:-1], starts[1:], 0, 0, rows, segment_of, parts, ends, _LIMITS.for_scan())
     return rows.reshape(count, ROW_COLUMNS), parts[: used * PART_COLUMNS]
 
 

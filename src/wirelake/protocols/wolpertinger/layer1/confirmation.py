@@ -13,7 +13,7 @@ import msgspec
 from wirelake.protocols.expiries import Expiries
 from wirelake.protocols.wolpertinger.messages import HIGHEST_SENT_ID, Envelope
 
-__all__ = ["Remembered", "Unconfirmed"]
+__all__ = ["Remembered", "Unconfirmed", "content_digest"]
 
 
 class _Sent(msgspec.Struct):
@@ -91,6 +91,13 @@ class Unconfirmed:
         self._due.clear()
 
 
+def content_digest(payload: bytes, gzip: int | None, encrypted: bool) -> bytes:
+    """WOLP-10: the fingerprint of what a whole message carries: with the same id, the same content is the same message."""
+    if gzip is not None or encrypted:
+        payload = b"%d;%d;%b" % (-1 if gzip is None else gzip, encrypted, payload)  # no payload has a semicolon
+    return hashlib.blake2b(payload, digest_size=16).digest()
+
+
 class Remembered:
     """Delivered messages, to recognise retransmissions: the same id and content is the same message."""
 
@@ -104,8 +111,7 @@ class Remembered:
     @staticmethod
     def digest(message: Envelope) -> bytes:
         """The fingerprint that identifies a message, beside its id."""
-        head = b"%d;%d;" % (-1 if message.gzip is None else message.gzip, bool(message.encryption))
-        return hashlib.blake2b(head + message.payload, digest_size=16).digest()
+        return content_digest(message.payload, message.gzip, bool(message.encryption))
 
     def holds(self, message_id: int, digest: bytes, now: float) -> bool:
         """Whether the message was delivered recently."""

@@ -228,9 +228,6 @@ class Layer1:
             return
         if envelope.payload.translate(None, BLANKS) != envelope.payload:
             self._outcomes.append(Noticed(Fault.PAYLOAD_BLANKS))
-        # A message of many pieces is sent again so late that five minutes are not enough.
-        options = self.options
-        life = max(options.remember_time, options.confirm_timeout * pieces * (options.retries + 1))
-        self._remembered.add(envelope.message_id, digest, now, life)
+        self._remembered.add(envelope.message_id, digest, now, self.options.life(pieces))
         self._result(ResultCode.SUCCESS, envelope.message_id)
         self._outcomes.append(Delivered(envelope.message_id, payload, envelope.encryption is not Encryption.NONE))

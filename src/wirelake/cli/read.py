@@ -1,0 +1,220 @@
+"""`wirelake read`: every message of captures and recordings, with answers and broken rules, without Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.flags import decode_flags, limits_given, ports_given
+from wirelake.cli.own_process import collect_rarely, without_pandas
+from wirelake.cli.terminal import say
+from wirelake.errors import UsageError
+from wirelake.extras import CAPTURES, need
+
+if TYPE_CHECKING:
+    from wirelake.explore.filters import Filter
+    from wirelake.explore.reading.analysis import Counter
+    from wirelake.explore.reading.inputs import Reading
+    from wirelake.explore.reading.records import Record
+
+__all__ = ["read"]
+
+_LINES: Final = 512
+"""Lines that are printed together."""
+
+
+class Form(StrEnum):
+    """How records are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    FIELDS = "fields"
+    CSV = "csv"
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "-T", "--format", "form", type=click.Choice(Form, case_sensitive=False), default=Form.TEXT, show_default=True, help="How to print."
+)
+@click.option("-e", "--field", "fields", multiple=True, metavar="FIELD", help="With -T fields, csv or json: print this field; repeatable.")
+@click.option("-c", "--count", "count", type=click.IntRange(min=1), help="Stop after reading so many messages, shown or not.")
+@click.option("-Y", "--filter", "filter_text", default="", metavar="FILTER", help="Show only what matches, such as 'kind:request rule:*'.")
+@click.option("-V", "--whole", "whole", is_flag=True, help="Show every field of a message, and its bytes in hex.")
+@click.option("-f", "--follow", "follow", is_flag=True, help="Go on while the files grow, and with new files of folders, until Ctrl-C.")
+@decode_flags
+@click.option(
+    "--keys",
+    "keys",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A trust file, to verify packets (see `wirelake keys`), or a log of wolpertinger's session keys, to decrypt. Repeatable.",
+)
+def read(
+    files: tuple[str, ...],
+    form: Form,
+    fields: tuple[str, ...],
+    count: int | None,
+    filter_text: str,
+    whole: bool,
+    follow: bool,
+    settings: tuple[str, ...],
+    port: tuple[str, ...],
+    keys: tuple[Path, ...],
+) -> int:
+    """Print every message of captures and recordings, one line each, as it is said; without Spark.
+
+    \b
+    FILES  Captures and recordings (pcap, pcapng, compressed or not): files, folders, patterns, pipes, or - for standard input.
+
+    A line has number, time, sender and receiver, protocol, kind and name of the message, subject, id, size, and the beginning of its
+    body. An answer names its request, and how long it took. A broken rule has a line of its own where it is broken, with rule, clause
+    and text; so have requests that were never answered, at the end of their session, and traffic that is not recognised, by host and
+    port. Messages are in order of time within about a megabyte of a file.
+
+    \b
+    FILTER  Terms with spaces between them; all must hold. -term excludes; * and ? are wildcards; a,b means a or b.
+              protocol:relink  kind:request  name:hello  subject:orders.*  id:7  status:unanswered  rule:RELINK-22
+              severity:error  type:violation  host:10.0.0.1  port:5040  from:10.0.0.1:5040  to:…  session:…  connection:…
+              size:>1k  latency:>10ms  number:5..9  since:10m  until:2026-01-31T12:00:00Z
+            A word alone is searched in names, subjects, rules and ids.
+
+    \b
+    FIELD   A column of `messages`, or number, from, to, transport, rules, clauses, answers, latency_us, hex;
+            or PROTOCOL.COLUMN of a protocol's own table, such as emp.request_id (docs/tables.md).
+
+    -T json prints one object per record; its type is message, violation, unanswered, unreadable or unrecognised. -T fields and -T csv
+    print messages only, and the rest goes to stderr. Broken rules do not change the exit code.
+    """
+    if fields and form is Form.TEXT:
+        raise UsageError("-e needs -T fields, -T csv or -T json")
+    if whole and form in (Form.FIELDS, Form.CSV):
+        raise UsageError(f"-V shows every field: with -T {form.value}, name them with -e, or take -T text or -T json")
+    need(*CAPTURES)
+    without_pandas()
+    from wirelake.cli.key_files import keys_in  # noqa: PLC0415 - imports protocols, for keys only
+    from wirelake.explore import filters  # noqa: PLC0415 - needs the lake extra
+    from wirelake.explore.reading import formats  # noqa: PLC0415
+    from wirelake.explore.reading.engine import ReadOptions  # noqa: PLC0415
+    from wirelake.explore.reading.inputs import STDIN, Reading  # noqa: PLC0415
+
+    collect_rarely()
+    chosen = filters.parse(filter_text)
+    formats.check_fields(fields)
+    if follow and STDIN in files:
+        raise UsageError("--follow is for files: standard input is read as it comes anyway")
+    store, keyring = keys_in(keys) if keys else (None, None)
+    reading = Reading(
+        ReadOptions(
+            ports=ports_given(port),
+            limits=limits_given(settings),
+            keys=store,
+            keyring=keyring,
+            whole=whole or formats.needs_own(fields),
+            raw=whole or "hex" in fields,
+            bodies=form is not Form.TEXT,
+        )
+    )
+    shown = _Shown(form, fields, chosen, whole=whole)
+    try:
+        _show(reading, files, shown, count, follow=follow)
+    except KeyboardInterrupt:
+        shown.flush()
+        if not follow:
+            return ExitCode.INTERRUPTED
+        for record in reading.end():
+            shown.put(record)
+        shown.flush()
+    _sum_up(reading.counter)
+    for fault in reading.faults:
+        say(f"wirelake: {fault}")
+    return ExitCode.DATA if reading.faults else ExitCode.OK
+
+
+def _show(reading: Reading, files: tuple[str, ...], shown: _Shown, count: int | None, *, follow: bool) -> None:
+    """Read and print, until the end or so many messages."""
+    from wirelake.explore.reading.records import Message, Violation  # noqa: PLC0415 - needs the lake extra
+
+    last: Message | None = None
+    for record in reading.follow(files) if follow else reading.read(files):
+        _say_notes(reading)
+        if last is not None and not (isinstance(record, Violation) and record.message is last):
+            break
+        if record is None:
+            shown.flush()
+            continue
+        shown.put(record)
+        if count is not None and isinstance(record, Message) and record.number >= count:
+            last = record
+    shown.flush()
+    _say_notes(reading)
+
+
+def _say_notes(reading: Reading) -> None:
+    if reading.notes:
+        notes, reading.notes = reading.notes, []
+        for note in notes:
+            say(note)
+
+
+class _Shown:
+    """Prints records that match a filter."""
+
+    def __init__(self, form: Form, fields: tuple[str, ...], chosen: Filter, *, whole: bool) -> None:
+        from wirelake.explore.reading import formats  # noqa: PLC0415 - needs the lake extra
+        from wirelake.explore.reading.records import Message  # noqa: PLC0415
+
+        self._matches = chosen.matches if chosen else None
+        self._message = Message
+        columns = fields or formats.DEFAULT_FIELDS
+        lines: dict[Form, Callable[[Any], str]] = {
+            Form.TEXT: lambda record: formats.text_lines(record, whole=whole),
+            Form.JSON: lambda record: formats.json_line(record, fields, whole=whole),
+            Form.FIELDS: lambda record: formats.field_line(record, columns),
+            Form.CSV: lambda record: formats.csv_line(formats.field_of(record, name) for name in columns),
+        }
+        self._line = lines[form]
+        self._only_messages = form in (Form.FIELDS, Form.CSV) or bool(fields)
+        self._other = formats.text_lines
+        self._lines = [formats.csv_line(columns)] if form is Form.CSV else []
+
+    def put(self, record: Record) -> None:
+        """Print a record, perhaps a little later."""
+        if self._matches is not None and not self._matches(record.values()):
+            return
+        if self._only_messages and not isinstance(record, self._message):
+            self.flush()
+            say(self._other(record).strip())
+            return
+        self._lines.append(self._line(record))
+        if len(self._lines) >= _LINES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Print what waits."""
+        if self._lines:
+            lines, self._lines = self._lines, []
+            sys.stdout.write("\n".join(lines) + "\n")
+            sys.stdout.flush()
+
+
+def _sum_up(counter: Counter) -> None:
+    """How much there was, to stderr."""
+    from wirelake.explore.formatting import many, size  # noqa: PLC0415 - see above
+
+    parts = [many(counter.messages, "message")]
+    if counter.violations:
+        parts.append(many(counter.violations, "violation"))
+    if counter.unanswered:
+        parts.append(f"{counter.unanswered:,} unanswered")
+    if counter.unreadable:
+        parts.append(f"{size(counter.unreadable)} unreadable")
+    if counter.unrecognised:
+        parts.append(f"{size(counter.unrecognised)} not recognised")
+    say(", ".join(parts))

@@ -1,0 +1,297 @@
+"""What reading a capture gives: messages, broken rules, unanswered requests, unreadable and unrecognised bytes."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from wirelake.explore.filters import Values
+from wirelake.protocols.analyzer import NO_TIME
+
+__all__ = [
+    "LATE_MICROS",
+    "Answer",
+    "Broken",
+    "Ends",
+    "Message",
+    "Record",
+    "Request",
+    "Unanswered",
+    "Unreadable",
+    "Unrecognised",
+    "Violation",
+    "address",
+]
+
+LATE_MICROS: Final = 30_000_000
+"""An answer that takes longer than this is late, as in a lake."""
+
+
+def address(host: str | None, port: int | None) -> str:
+    """`host:port`; a host alone if there is no port."""
+    shown = f"[{host}]" if host and ":" in host else host or ""
+    return f"{shown}:{port}" if port else shown
+
+
+class Ends(NamedTuple):
+    """Both sides of a connection."""
+
+    transport: str
+    client: str
+    """As `host:port`."""
+    server: str
+    hosts: tuple[str, str]
+    ports: tuple[int, int]
+
+
+NOWHERE: Final = Ends("", "", "", ("", ""), (0, 0))
+"""The sides of a connection that is not known."""
+
+
+class Request(NamedTuple):
+    """A request, as its answer names it."""
+
+    number: int | None
+    """The number of its message; None if it was too long ago, or not captured."""
+    ts: int
+    message_id: bytes
+
+
+class Answer(NamedTuple):
+    """A request and its answer, as far as they were captured."""
+
+    kind: str
+    """`request` or `delivery`."""
+    request: Request | None
+    status: str
+    """As in the table `exchanges`: `answered`, `late`, `confirmed` or `unasked`."""
+    latency: int | None
+    """Microseconds; None without a request, or without times."""
+    outcome: str | None
+    correlation_id: str
+    by: int | None = None
+    """The number of the answer, if it is not the message that shows this."""
+
+
+class Broken(NamedTuple):
+    """A rule that a message breaks."""
+
+    rule: str
+    clause: str | None
+    severity: str
+
+
+class Message(msgspec.Struct, gc=False):
+    """One message."""
+
+    message_id: bytes
+    session_id: bytes
+    connection_id: bytes
+    ts: int
+    protocol: str
+    to_server: bool
+    kind: str
+    name: str
+    subject: str | None
+    correlation_id: str | None
+    size: int
+    status: str
+    fault: str | None
+    body: bytes | None
+    body_json: str | None
+    verified: bool | None
+    source: str
+    offset: int
+    length: int
+    number: int = 0
+    ends: Ends = NOWHERE
+    answers: tuple[Answer, ...] = ()
+    violations: tuple[Broken, ...] = ()
+    own: dict[str, object] | None = None
+    """Every field of the protocol's own table, if it was asked for."""
+    raw: bytes | None = None
+    """Its bytes, if they were asked for."""
+
+    @property
+    def sender(self) -> str:
+        """The side that sent it, as `host:port`."""
+        return self.ends.client if self.to_server else self.ends.server
+
+    @property
+    def receiver(self) -> str:
+        """The other side."""
+        return self.ends.server if self.to_server else self.ends.client
+
+    def values(self) -> Values:
+        """The fields that filters see."""
+        ends, answers, broken = self.ends, self.answers, self.violations
+        latencies = [answer.latency for answer in answers if answer.latency is not None]
+        return {
+            "type": "message",
+            "protocol": self.protocol,
+            "kind": self.kind,
+            "name": self.name,
+            "subject": self.subject,
+            "id": self.correlation_id,
+            "status": [self.status, *(answer.status for answer in answers)] if answers else self.status,
+            "rule": [word for one in broken for word in (one.rule, one.clause or "")] if broken else None,
+            "severity": [one.severity for one in broken] if broken else None,
+            "host": ends.hosts,
+            "port": ends.ports,  # type: ignore[dict-item]  # numbers, which compare like one
+            "from": self.sender,
+            "to": self.receiver,
+            "transport": ends.transport,
+            "session": self.session_id.hex(),
+            "connection": self.connection_id.hex(),
+            "source": self.source,
+            "number": self.number,
+            "size": self.size,
+            "latency": min(latencies) / 1e6 if latencies else None,
+            "ts": None if self.ts == NO_TIME else self.ts,
+        }
+
+
+class Violation(msgspec.Struct, gc=False):
+    """A broken rule, where it was broken."""
+
+    rule: str
+    clause: str | None
+    severity: str
+    """`error`, `tolerated`, or `info` for what the specification allows."""
+    text: str
+    ts: int
+    protocol: str
+    by: str | None
+    """`client`, `server`, or None if it is not known which side is at fault."""
+    session_id: bytes
+    source: str
+    offset: int
+    length: int
+    ends: Ends = NOWHERE
+    message: Message | None = None
+    """The message that broke it, if that is the one just read."""
+    number: int | None = None
+    """The number of the message that broke it; None for bytes that are no message, and for what is missing."""
+
+    @property
+    def culprit(self) -> str:
+        """The side at fault, as `client host:port`; empty if it is not known."""
+        if self.by is None:
+            return ""
+        return f"{self.by} {self.ends.client if self.by == 'client' else self.ends.server}".rstrip()
+
+    def values(self) -> Values:
+        """The fields that filters see: those of its message, too."""
+        own: dict[str, object] = {
+            "type": "violation",
+            "protocol": self.protocol,
+            "rule": (self.rule, self.clause or ""),
+            "severity": self.severity,
+            "host": self.ends.hosts,
+            "port": self.ends.ports,
+            "transport": self.ends.transport,
+            "session": self.session_id.hex(),
+            "source": self.source,
+            "number": self.number,
+            "ts": None if self.ts == NO_TIME else self.ts,
+        }
+        return {**(self.message.values() if self.message is not None else {}), **own}  # type: ignore[dict-item]  # see Message
+
+
+class Unanswered(msgspec.Struct, gc=False):
+    """A request that was never answered, or a message on a channel that was never acknowledged."""
+
+    kind: str
+    """`request` or `delivery`."""
+    request: Request
+    protocol: str
+    correlation_id: str
+    subject: str | None
+    by_client: bool
+    cancelled: bool
+    session_id: bytes
+    ends: Ends = NOWHERE
+
+    @property
+    def sender(self) -> str:
+        """The side that waits."""
+        return self.ends.client if self.by_client else self.ends.server
+
+    @property
+    def receiver(self) -> str:
+        """The side that owes the answer."""
+        return self.ends.server if self.by_client else self.ends.client
+
+    def values(self) -> Values:
+        """The fields that filters see."""
+        return {
+            "type": "unanswered",
+            "status": "unanswered",
+            "protocol": self.protocol,
+            "kind": "request" if self.kind == "request" else "event",
+            "subject": self.subject,
+            "id": self.correlation_id,
+            "host": self.ends.hosts,
+            "port": self.ends.ports,  # type: ignore[dict-item]  # see Message
+            "from": self.sender,
+            "to": self.receiver,
+            "transport": self.ends.transport,
+            "session": self.session_id.hex(),
+            "number": self.request.number,
+            "ts": None if self.request.ts == NO_TIME else self.request.ts,
+        }
+
+
+class Unreadable(msgspec.Struct, gc=False):
+    """Bytes that are no message and break no rule: a gap in the capture, or damage of the file."""
+
+    layer: str
+    reason: str
+    text: str
+    source: str
+    offset: int
+    length: int
+    ts: int
+    protocol: str | None
+    ends: Ends = NOWHERE
+
+    def values(self) -> Values:
+        """The fields that filters see."""
+        return {
+            "type": "unreadable",
+            "protocol": self.protocol,
+            "rule": (self.reason,),
+            "host": self.ends.hosts,
+            "port": self.ends.ports,  # type: ignore[dict-item]  # see Message
+            "source": self.source,
+            "ts": None if self.ts == NO_TIME else self.ts,
+        }
+
+
+class Unrecognised(msgspec.Struct, gc=False):
+    """Traffic of no known protocol, by host and port."""
+
+    source: str
+    transport: str | None
+    client: str | None
+    server: str | None
+    port: int | None
+    reason: str
+    packets: int
+    bytes: int
+    ts: int = NO_TIME
+
+    def values(self) -> Values:
+        """The fields that filters see."""
+        return {
+            "type": "unrecognised",
+            "host": tuple(host for host in (self.client, self.server) if host),
+            "port": self.port,
+            "transport": self.transport,
+            "source": self.source,
+            "ts": None if self.ts == NO_TIME else self.ts,
+        }
+
+
+Record = Message | Violation | Unanswered | Unreadable | Unrecognised

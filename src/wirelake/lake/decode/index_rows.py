@@ -1,0 +1,334 @@
+"""Rows of the index tables, summed up by the task that writes the rows they are about.
+
+The task passes on every batch of `messages`, `connections` and `quarantine` that it writes. At the end it gets the rows of both index
+tables for its files. Memory is bounded by the number of groups. Needs no Spark.
+
+`gold/incremental/connection_index.py` and `minute_index.py` compute the same in SQL; tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from wirelake.lake.tables import connections, messages, quarantine
+from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX, PARTING
+from wirelake.lake.tables.schema import TIME, Table
+
+__all__ = ["BUFFER_ROWS", "COLUMNS", "INPUTS", "IndexRows"]
+
+IntArray = npt.NDArray[np.int64]
+
+INPUTS: Final = (messages.TABLE, connections.TABLE, quarantine.TABLE)
+"""Tables whose rows are summed up."""
+
+BUFFER_ROWS: Final = 65_536
+"""Rows that are summed up together: a decoder may give them one by one."""
+_MINUTE_US: Final = 60_000_000
+_NO_TIME: Final = np.iinfo(np.int64).min
+"""Sorts before all times, as null does in SQL."""
+_ENDS: Final = ("client_address", "client_port", "server_address", "server_port")
+_SAID: Final = ("session_id", "connection_id", "ts", "protocol", "direction", "kind", "subject", "size", "status", "message_id")
+_HAPPENED: Final = ("protocol", "connection_id", "ts", *_ENDS)
+_UNREAD: Final = ("protocol", "session_id", "connection_id", "ts", "clause")
+COLUMNS: Final = {messages.TABLE.name: _SAID, connections.TABLE.name: _HAPPENED, quarantine.TABLE.name: _UNREAD}
+"""Table -> the columns that are needed of it."""
+
+
+class _Ids:
+    """Numbers for values: 0 is null, others count from 1."""
+
+    def __init__(self) -> None:
+        self._ids: dict[object, int] = {None: 0}
+
+    def __getitem__(self, value: object) -> int:
+        """Return the number of a value."""
+        return self._ids.setdefault(value, len(self._ids))
+
+    def codes(self, column: pa.ChunkedArray) -> IntArray:
+        """Return the number of each value of a column."""
+        encoded = _encoded(column)
+        ids = np.fromiter((self[value] for value in encoded.dictionary.to_pylist()), np.int64, len(encoded.dictionary))
+        places: IntArray = encoded.indices.fill_null(len(ids)).to_numpy(zero_copy_only=False)
+        return np.append(ids, 0)[places]
+
+    def values(self, ids: IntArray, kind: pa.DataType) -> pa.Array:
+        """Return the values of these numbers."""
+        return pa.array(list(self._ids), kind).take(pa.array(ids))
+
+
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    # An empty column has no chunks to combine.
+    return column.unify_dictionaries().combine_chunks() if len(column) else pa.array([], column.type)
+
+
+def _column(batches: Sequence[pa.RecordBatch], name: str) -> pa.ChunkedArray:
+    """One column of batches, some of which may have it dictionary-encoded."""
+    chunks = [batch.column(name) for batch in batches]
+    if any(chunk.type != chunks[0].type for chunk in chunks):
+        chunks = [chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk for chunk in chunks]
+    return pa.chunked_array(chunks)
+
+
+class _Sums:
+    """A table of sums by key; rows are added to it in any number."""
+
+    def __init__(self, keys: Sequence[str], sums: Mapping[str, str]) -> None:
+        """`sums` has, by column, what becomes of it: `sum`, `min` or `max`."""
+        self._keys, self._sums = list(keys), dict(sums)
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+        self._most = BUFFER_ROWS
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Add rows."""
+        part = pa.table(dict(columns))
+        self._parts.append(part)
+        self._rows += part.num_rows
+        if self._rows > self._most:
+            self.total()
+            self._most = max(BUFFER_ROWS, 2 * self._rows)
+
+    def total(self) -> pa.Table | None:
+        """Return one row for each key; None if there was no row."""
+        if not self._rows:
+            return None
+        rows = pa.concat_tables(self._parts)
+        summed = rows.group_by(self._keys, use_threads=False).aggregate(list(self._sums.items()))
+        summed = summed.select([*self._keys, *(f"{name}_{how}" for name, how in self._sums.items())])
+        self._parts = [summed.rename_columns([*self._keys, *self._sums])]
+        self._rows = summed.num_rows
+        return self._parts[0]
+
+
+def _first(rows: pa.Table, keys: list[str], order: list[str]) -> pa.Table:
+    """Return the first row of each key in this order, nulls first."""
+    by = pa.table([rows[key] for key in keys], keys)
+    for place, name in enumerate(order):
+        by = by.append_column(f"is valid {place}", pc.is_valid(rows[name])).append_column(f"value {place}", rows[name])
+    rows = rows.take(pc.sort_indices(by, [(name, "ascending") for name in by.column_names]))
+    numbered = rows.append_column("row", pa.array(np.arange(rows.num_rows)))
+    return rows.take(numbered.group_by(keys, use_threads=False).aggregate([("row", "min")])["row_min"])
+
+
+class IndexRows:
+    """Sums up what one task writes to its files."""
+
+    def __init__(self, batch: int, file: str) -> None:
+        """`file` is the name that the files of the task have in all tables."""
+        self._batch, self._file = batch, file
+        self._protocols, self._directions, self._kinds, self._statuses = _Ids(), _Ids(), _Ids(), _Ids()
+        self._flows, self._subjects = _Ids(), _Ids()  # sessions and connections share numbers: often they are the same
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        times = {"first_seen": "min", "last_seen": "max"}
+        self._said = _Sums(("flow", "what"), {"messages": "sum", "bytes": "sum", **times})
+        self._happened = _Sums(("protocol", "connection_id", *_ENDS), times)
+        self._unread = _Sums(("protocol", "session_id", "connection_id"), {"first_seen": "min"})
+        self._minutes = _Sums(("minute", "what"), {"messages": "sum", "bytes": "sum"})
+        self._unread_minutes = _Sums(("minute", "protocol"), {"quarantined": "sum"})
+        self._partings: pa.Table | None = None
+
+    def add(self, decoded: Mapping[str, Iterable[pa.RecordBatch]]) -> None:
+        """Add decoded rows: table name -> batches. Other tables than `INPUTS` are ignored."""
+        for batch in decoded.get(messages.TABLE.name, ()):
+            if batch.num_rows:
+                self._held.append(batch)
+                self._held_rows += batch.num_rows
+                if self._held_rows >= BUFFER_ROWS:
+                    self._sum_messages()
+        for batch in decoded.get(connections.TABLE.name, ()):
+            rows = _plain(batch, _HAPPENED)
+            self._happened.add(
+                {name: rows[name] for name in _HAPPENED if name != "ts"} | {"first_seen": rows["ts"], "last_seen": rows["ts"]}
+            )
+        for batch in decoded.get(quarantine.TABLE.name, ()):
+            self._sum_quarantine(pa.table(_plain(batch, _UNREAD)))
+
+    def _sum_messages(self) -> None:
+        if not self._held:
+            return
+        held, self._held, self._held_rows = self._held, [], 0
+        columns = {name: _column(held, name) for name in _SAID}
+        session, connection = (self._flows.codes(columns[name]) for name in ("session_id", "connection_id"))
+        flow = session << 32 | connection
+        protocol, direction = self._protocols.codes(columns["protocol"]), self._directions.codes(columns["direction"])
+        kind, status = self._kinds.codes(columns["kind"]), self._statuses.codes(columns["status"])
+        ts, ones = columns["ts"].cast(pa.int64()), np.ones(len(flow), np.int64)
+        what = protocol << 48 | direction << 32 | kind << 16 | status
+        self._said.add(
+            {"flow": flow, "what": what, "messages": ones, "bytes": columns["size"], "first_seen": ts, "last_seen": ts},
+        )
+        self._add_partings(columns, flow, what >> 32, kind)
+        subject = self._subjects.codes(columns["subject"]) << 32 | protocol << 16 | status
+        by_minute = pa.table({"minute": ts, "what": subject, "messages": ones, "bytes": columns["size"]})
+        if ts.null_count:
+            by_minute = by_minute.filter(pc.is_valid(by_minute["minute"]))
+        self._minutes.add({name: by_minute[name] for name in by_minute.column_names} | {"minute": _minutes(by_minute["minute"])})
+
+    def _add_partings(self, columns: Mapping[str, pa.ChunkedArray], flow: IntArray, what: IntArray, kind: IntArray) -> None:
+        """Keep the first close or error of each group: by time, then by id."""
+        places = np.flatnonzero((kind == self._kinds["close"]) | (kind == self._kinds["error"]))
+        if not len(places):
+            return
+        ids = columns["message_id"]
+        found = pa.table(
+            {
+                "flow": flow[places],
+                "what": what[places],
+                "ts": columns["ts"].take(pa.array(places)).cast(pa.int64()).fill_null(_NO_TIME),
+                "message_id": ids.take(pa.array(places)).cast(pa.binary()),
+                "is_error": kind[places] == self._kinds["error"],
+            }
+        )
+        both = [found] if self._partings is None else [self._partings, found]
+        self._partings = _first(pa.concat_tables(both), ["flow", "what"], ["ts", "message_id", "is_error"])
+
+    def _sum_quarantine(self, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
+        known = rows.filter(pc.or_(pc.is_valid(rows["session_id"]), pc.is_valid(rows["clause"])))
+        ids = {name: pc.fill_null(known[name], b"") for name in ("session_id", "connection_id")}
+        self._unread.add({"protocol": known["protocol"], **ids, "first_seen": known["ts"]})
+        timed = rows.filter(pc.and_(pc.is_valid(rows["protocol"]), pc.is_valid(rows["ts"])))
+        counts = np.ones(timed.num_rows, np.int64)
+        self._unread_minutes.add({"minute": _minutes(timed["ts"]), "protocol": timed["protocol"], "quarantined": counts})
+
+    def rows(self) -> dict[str, list[pa.RecordBatch]]:
+        """Return the rows of both index tables: table name -> batches."""
+        self._sum_messages()
+        flows = (self._said_rows(), self._happened_rows(), self._unread_rows())
+        minutes = (self._minute_rows(), self._unread_minute_rows())
+        parts = ((CONNECTION_INDEX, flows), (MINUTE_INDEX, minutes))
+        return {table.name: [self._fitted(table, part) for part in those if part] for table, those in parts}
+
+    def _fitted(self, table: Table, columns: Mapping[str, Any]) -> pa.RecordBatch:
+        """The columns of a table in their order; those that are missing are null."""
+        count = len(next(iter(columns.values())))
+        known = dict(columns) | {"batch": pa.repeat(self._batch, count), "file": pa.repeat(self._file, count)}
+        arrays = []
+        for field in table.schema:
+            values = known.get(field.name)
+            if isinstance(values, pa.ChunkedArray):
+                values = values.combine_chunks()
+            arrays.append(pa.nulls(count, field.type) if values is None else values.cast(field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+
+    def _said_rows(self) -> dict[str, Any] | None:
+        total = self._said.total()
+        if total is None:
+            return None
+        what, count = total["what"].to_numpy(), total["messages"].to_numpy()
+        kind, status = what >> 16 & 0xFFFF, what & 0xFFFF
+        is_word = ~np.isin(kind, [0, *(self._kinds[name] for name in ("error", "close", "ack"))])
+        sums = _Sums(
+            ("flow", "what"),
+            {
+                "messages": "sum",
+                "bytes": "sum",
+                "keepalives": "sum",
+                "errors": "sum",
+                "first_seen": "min",
+                "last_seen": "max",
+                "last_word": "max",
+                "greeted": "min",
+            },
+        )
+        sums.add(
+            {
+                "flow": total["flow"],
+                "what": what >> 32,
+                "messages": count,
+                "bytes": total["bytes"],
+                "keepalives": np.where(kind == self._kinds["keepalive"], count, 0),
+                "errors": np.where(np.isin(status, [0, self._statuses["ok"]]), 0, count),
+                "first_seen": total["first_seen"],
+                "last_seen": total["last_seen"],
+                "last_word": pc.if_else(pa.array(is_word), total["last_seen"], pa.scalar(None, pa.int64())),
+                "greeted": pc.if_else(pa.array(kind == self._kinds["handshake"]), total["first_seen"], pa.scalar(None, pa.int64())),
+            }
+        )
+        rows = sums.total()
+        assert rows is not None  # noqa: S101 - it has at least the rows of `total`
+        if self._partings is not None:
+            rows = rows.join(self._partings, ["flow", "what"], use_threads=False).combine_chunks()
+        flow, what = rows["flow"].to_numpy(), rows["what"].to_numpy()
+        return {name: rows[name] for name in rows.column_names if name in CONNECTION_INDEX.schema.names} | {
+            "protocol": self._protocols.values(what >> 16, pa.string()),
+            "session_id": self._flows.values(flow >> 32, pa.binary()),
+            "connection_id": self._flows.values(flow & 0xFFFF_FFFF, pa.binary()),
+            "direction": self._directions.values(what & 0xFFFF, pa.string()),
+            "parting": None if self._partings is None else _partings(rows),
+        }
+
+    def _happened_rows(self) -> dict[str, Any] | None:
+        total = self._happened.total()
+        if total is None:
+            return None
+        keys = ["protocol", "connection_id"]
+        sums = total.group_by(keys, use_threads=False).aggregate([("first_seen", "min"), ("last_seen", "max")])
+        ends = _first(total, keys, list(_ENDS))
+        # Both have each key once; equal order puts them side by side.
+        sums, ends = (rows.take(pc.sort_indices(rows, [(key, "ascending") for key in keys])) for rows in (sums, ends))
+        return {
+            **{name: ends[name] for name in (*keys, *_ENDS)},
+            "session_id": ends["connection_id"],
+            "first_seen": sums["first_seen_min"],
+            "last_seen": sums["last_seen_max"],
+        }
+
+    def _unread_rows(self) -> dict[str, Any] | None:
+        total = self._unread.total()
+        return None if total is None else {name: total[name] for name in total.column_names}
+
+    def _minute_rows(self) -> dict[str, Any] | None:
+        total = self._minutes.total()
+        if total is None:
+            return None
+        what, count = total["what"].to_numpy(), total["messages"].to_numpy()
+        sums = _Sums(("minute", "what"), {"messages": "sum", "bytes": "sum", "errors": "sum"})
+        errors = np.where(np.isin(what & 0xFFFF, [0, self._statuses["ok"]]), 0, count)
+        sums.add({"minute": total["minute"], "what": what >> 16, "messages": count, "bytes": total["bytes"], "errors": errors})
+        rows = sums.total()
+        assert rows is not None  # noqa: S101 - it has at least the rows of `total`
+        what = rows["what"].to_numpy()
+        return {name: rows[name] for name in ("minute", "messages", "bytes", "errors")} | {
+            "protocol": self._protocols.values(what & 0xFFFF, pa.string()),
+            "subject": self._subjects.values(what >> 16, pa.string()),
+            "quarantined": pa.array(np.zeros(len(what), np.int64)),
+        }
+
+    def _unread_minute_rows(self) -> dict[str, Any] | None:
+        total = self._unread_minutes.total()
+        if total is None:
+            return None
+        nothing = pa.array(np.zeros(total.num_rows, np.int64))
+        return {name: total[name] for name in total.column_names} | dict.fromkeys(("messages", "bytes", "errors"), nothing)
+
+
+def _plain(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, pa.Array]:
+    """Columns of a batch, without dictionaries."""
+    columns = {name: batch.column(name) for name in names}
+    return {name: each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for name, each in columns.items()}
+
+
+def _minutes(times: pa.ChunkedArray) -> pa.Array:
+    """Return when the minute of each time begins, in microseconds since 1970. No time is null."""
+    micros = times.cast(pa.int64()).to_numpy()
+    return pa.array(micros - micros % _MINUTE_US)
+
+
+def _partings(rows: pa.Table) -> pa.Array:
+    """Put the columns of partings together; null where there is none."""
+    ts, ids, is_error = (rows[name].combine_chunks() for name in ("ts", "message_id", "is_error"))
+    times = pc.if_else(pc.equal(ts, _NO_TIME), pa.scalar(None, pa.int64()), ts).cast(TIME)
+    how = pc.if_else(is_error, "error", "bye")
+    fields = [PARTING.field(place) for place in range(PARTING.num_fields)]
+    return pa.StructArray.from_arrays([times, ids, how], fields=fields, mask=pc.is_null(is_error))

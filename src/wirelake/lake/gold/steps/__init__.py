@@ -1,1 +1,0 @@
-"""Intermediate DataFrames that several gold tables share."""
