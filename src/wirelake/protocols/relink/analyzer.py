@@ -305,13 +305,14 @@ class Analyzer(SessionAnalyzer):
                     self._tell(channel.deliveries.resume(transactional=half.transactional), channel_id, half, by_client=by_client)
 
     def _forgets(self, resume: Seen, wire: Wire) -> None:
-        """RELINK-21: a channel that was acknowledged, and is not closing, must be reported."""
+        """RELINK-21: a channel that was acknowledged must be reported; if it was closing, it is closed."""
         half = self.server if resume.to_server else self.client
         is_forgotten = False
         for channel in half.channels.values():
             if channel.connection < wire.order and not channel.is_judged:
                 is_forgotten |= channel.is_acknowledged
                 channel.is_judged = True
+                channel.deliveries.is_over |= channel.turn == CLOSE and channel.is_heard
         if is_forgotten and self.is_known:
             self._broke(Fault.RESUME_INCONSISTENT.name, resume, wire)
 
@@ -328,9 +329,9 @@ class Analyzer(SessionAnalyzer):
             channel = half.channels.get(ids[0])
             if channel is not None and channel.connection == order and channel.turn == MESSAGE and not channel.is_closing:
                 if cursor == MESSAGE:
-                    dropped = channel.deliveries.send(channel.count(), Part(message.ts, message.message_id, message.size))
-                    if dropped is not None:
-                        self._tell([dropped], ids[0], half, by_client=by_client)
+                    forgotten = channel.deliveries.send(channel.count(), Part(message.ts, message.message_id, message.size))
+                    if forgotten is not None:
+                        self._tell(forgotten, ids[0], half, by_client=by_client)
                     return
                 transactional = half.transactional
                 if cursor <= (DECISION if transactional else CONSUMED) and channel.advance(cursor, message.sequence):
@@ -381,8 +382,7 @@ class Analyzer(SessionAnalyzer):
         """What the packet means for messages on the channel."""
         deliveries = channel.deliveries
         if cursor == MESSAGE:
-            dropped = deliveries.send(channel.origin + channel.messages, part)
-            resolved = [] if dropped is None else [dropped]
+            resolved = deliveries.send(channel.origin + channel.messages, part) or []
         elif cursor == CLOSE:
             deliveries.is_open = False
             return

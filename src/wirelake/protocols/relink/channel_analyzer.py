@@ -64,6 +64,8 @@ class Channel(msgspec.Struct, array_like=True):
     """The highest number of all its lives; None: no message was seen."""
     is_acknowledged: bool = False
     """The other side acknowledged something of it, and neither side closed it."""
+    is_heard: bool = False
+    """The other side acknowledged something of this life of it."""
     was_closed: bool = False
     """`close` or `closed` was seen, in whatever life."""
     close_seen: bool = False
@@ -187,7 +189,7 @@ class Channel(msgspec.Struct, array_like=True):
         if sequence is not None:
             self.named |= 1 << cursor
         if cursor != DECISION:
-            self.is_acknowledged = True
+            self.is_acknowledged = self.is_heard = True
         return True
 
     def see(self, cursor: int, sequence: int | None, circumstances: Circumstances) -> str | None:
@@ -204,6 +206,7 @@ class Channel(msgspec.Struct, array_like=True):
             self.turn = cursor
             if cursor == MESSAGE:
                 self.messages += 1
+                self.is_heard &= life == MESSAGE
             else:
                 self.was_closed = True
                 self.closing = cursor
@@ -220,8 +223,9 @@ class Channel(msgspec.Struct, array_like=True):
         is_open = self.is_taken_up or self.messages > 0 or is_vague
         before = named = reach = None
         if cursor < DECISION:
-            if self.turn == MESSAGE and (sequence is None or sequence >= 0) and not (self.was_closed and is_told):
-                self.is_acknowledged = True
+            if sequence is None or sequence >= 0:
+                self.is_heard = True
+                self.is_acknowledged |= self.turn == MESSAGE and not (self.was_closed and is_told)
             if not is_open and not is_told:
                 return UNKNOWN  # RELINK-13: it is ignored
         if cursor < _COUNTED:

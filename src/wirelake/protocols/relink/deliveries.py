@@ -102,9 +102,12 @@ class Deliveries(msgspec.Struct, array_like=True):
         """Whether nothing has to be remembered."""
         return not self.unresolved and not self.reports
 
-    def send(self, number: int, part: Part) -> Delivery | None:
-        """A message, or its repetition. Returns one that is forgotten because there are too many."""
+    def send(self, number: int, part: Part) -> list[Delivery] | None:
+        """A message, or its repetition. Returns what is forgotten: messages of the channel before, or the oldest of too many."""
+        forgotten = None
         if self.is_over:
+            if self.unresolved:
+                forgotten, self.unresolved = list(self.unresolved.values()), {}
             self.highest, self.is_over = -1, False
             self.cursors, self.covered = [-1, -1, -1, -1], [-1, -1, -1, -1]
         self.is_open = True
@@ -112,11 +115,11 @@ class Deliveries(msgspec.Struct, array_like=True):
         if number > self.highest:
             self.highest = number
             unresolved[number] = Delivery(number, part)
-            return unresolved.pop(next(iter(unresolved))) if len(unresolved) > _MOST else None
+            return [unresolved.pop(next(iter(unresolved)))] if len(unresolved) > _MOST else forgotten
         again = unresolved.get(number)
         if again is not None:
             again.attempts += 1
-        return None
+        return forgotten
 
     def cover(self, cursor: int, number: int | None, word: str, part: Part, *, transactional: bool) -> list[Delivery]:
         """RELINK-15: an acknowledgement or a decision, up to a number or (None) for the next. Returns what is resolved."""
