@@ -137,8 +137,10 @@ def test_the_whole_message_of_a_capture_is_put_together_from_its_packets(wirelak
 
 
 def test_reading_stops_after_so_many_messages_and_tells_what_the_last_one_broke(wirelake, recording):
-    lines = wirelake("read", recording, "-c", "5").out.decode().splitlines()
+    outcome = wirelake("read", recording, "-c", "5")
+    lines = outcome.out.decode().splitlines()
     assert len(lines) == 6
+    assert outcome.talk == "5 messages, 1 violation\n"
     assert "RESPONSE_UNMATCHED" in lines[-1]
     assert wirelake("read", recording, "-c", "5", "-Y", "kind:request").out.count(b"\n") == 1, "messages that were read count, as in tshark"
 

@@ -97,6 +97,7 @@ def read(
     if whole and form in (Form.FIELDS, Form.CSV):
         raise UsageError(f"-V shows every field: with -T {form.value}, name them with -e, or take -T text or -T json")
     need(*CAPTURES)
+    collect_rarely()  # imports, too, make many objects that stay
     without_pandas()
     from wirelake.cli.key_files import keys_in  # noqa: PLC0415 - imports protocols, for keys only
     from wirelake.explore import filters  # noqa: PLC0415 - needs the lake extra
@@ -104,7 +105,6 @@ def read(
     from wirelake.explore.reading.engine import ReadOptions  # noqa: PLC0415
     from wirelake.explore.reading.inputs import STDIN, Reading  # noqa: PLC0415
 
-    collect_rarely()
     chosen = filters.parse(filter_text)
     formats.check_fields(fields)
     if follow and STDIN in files:
@@ -145,6 +145,7 @@ def _show(reading: Reading, files: tuple[str, ...], shown: _Shown, count: int | 
     for record in reading.follow(files) if follow else reading.read(files):
         _say_notes(reading)
         if last is not None and not (isinstance(record, Violation) and record.message is last):
+            reading.counter.messages = last.number
             break
         if record is None:
             shown.flush()
