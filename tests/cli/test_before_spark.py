@@ -57,6 +57,12 @@ def test_options_that_cannot_take_effect_are_refused_with_the_way_out(wirelake, 
     assert {each.name: delta.version(lake, each) for each in (*SILVER, *GOLD)} == before
 
 
+def test_gold_tables_that_have_all_batches_need_no_spark(wirelake, no_spark, lake):
+    outcome = wirelake("gold", lake)
+    assert (outcome.code, outcome.out) == (0, b"")
+    assert "nothing to do" in outcome.talk
+
+
 def test_options_that_took_effect_are_not_refused(wirelake, no_spark, lake, tmp_path):
     words = ("ingest", lake, tmp_path / "a.pcapng", "--port", "emp=6000")
     decode_settings.note(lake, 1, decode_settings.fingerprint(DecodeOptions(), protocols.ports() | {6000: "emp"}, None))
@@ -81,6 +87,9 @@ def test_how_batches_were_decoded_is_known_from_the_first_of_them_on(lake, tmp_p
         (("forget", "nowhere", "a.pcapng"), 1, "nowhere is not a lake"),
         (("ingest", "lake", "--again"), 64, "--again"),
         (("ingest", "lake", "--again", "--follow", "."), 64, "--again"),
+        (("ingest", "lake", "--no-gold", "--follow", "."), 64, "--no-gold needs PATHS"),
+        (("ingest", "lake", "a.pcapng", "--no-gold", "--again"), 64, "--no-gold and --again exclude each other"),
+        (("gold", "nowhere"), 1, "nowhere is not a lake"),
     ],
 )
 def test_what_cannot_be_forgotten_or_read_again_is_told(wirelake, no_spark, lake, monkeypatch, words, code, complaint):

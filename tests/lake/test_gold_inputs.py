@@ -14,7 +14,7 @@ from tests.lake.relink_sessions import record as record_relink
 from tests.lake.yamp_sessions import record as record_yamp
 from tests.protocols.event_mesh.receiving import store
 
-from wirelake.lake.gold.incremental import plan_mode
+from wirelake.lake.gold.incremental import fold_sessions, plan_mode
 from wirelake.lake.gold.incremental import refresh as incremental_refresh
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta
@@ -80,9 +80,7 @@ def test_three_ingests_in_the_wrong_order_give_the_same_tables_as_one(spark, at_
 
 def test_what_is_not_touched_keeps_its_files(spark, recorded, tmp_path, monkeypatch):
     """With leaves of ten rows, a second recording of other conversations leaves most files as they are."""
-    from wirelake.lake.gold.incremental import key_ranges
-
-    monkeypatch.setattr(key_ranges.plan, "__defaults__", (10,))
+    monkeypatch.setattr(fold_sessions, "KEY_RANGE_ROWS", 10)
     lake = tmp_path / "lake"
     recorded(tmp_path / "many.pcapng", {str(number): CASES["id in flight"] for number in range(60)})
     recorded(tmp_path / "one.pcapng", {"one": CASES["plain"]}, 50_000)

@@ -75,7 +75,10 @@ def test_tables_come_straight_from_captures_as_an_ingest_makes_them(spark, lake)
 
 def test_a_table_is_built_from_frames_as_an_ingest_builds_it(spark, lake):
     seen = open_lake(lake)
-    assert inputs_of("exchanges") == ("messages", "relink", "yamp", "wolpertinger")
+    assert inputs_of("exchanges") == (
+        *("messages", "emp", "event_mesh", "relink", "yamp", "wolpertinger"),
+        *("connections", "quarantine"),
+    )
     inputs = {each.name: seen.frame(spark, each.name) for each in SILVER}
     for name in ("exchanges", "violations", "sessions", "metrics", "topology"):
         given = {one: inputs[one] for one in inputs_of(name)}
@@ -89,7 +92,7 @@ def test_a_table_is_built_from_frames_as_an_ingest_builds_it(spark, lake):
 def test_what_is_missing_or_unknown_is_named(spark, lake):
     messages = read_table(spark, lake, "messages")
     with pytest.raises(
-        UsageError, match="exchanges is built from messages, relink, yamp, wolpertinger: give relink, yamp, wolpertinger, too"
+        UsageError, match=r"exchanges is built from messages, emp, .*, connections, quarantine: give emp, .*, connections, quarantine, too"
     ):
         build_table(spark, "exchanges", {"messages": messages})
     with pytest.raises(UsageError, match="exchanges knows no option colour"):

@@ -12,6 +12,7 @@ So an exchange is told when its id is forgotten, or at the end.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -56,6 +57,8 @@ _MOST_WAITING: Final = DEFAULT_OPTIONS.max_unconfirmed
 
 _TAGS: Final[dict[type[Any], str]] = {what: str(what.__struct_config__.tag) for what in MESSAGES}
 _CALL, _RESPONSE, _ERROR = _TAGS[Call], _TAGS[Response], _TAGS[Error]
+_UNOPENED: Final = frozenset(fault.name for fault in Fault if Fault.FRAGMENT_CONFLICT <= fault < Fault.DOCUMENT_OVER_LIMIT)
+"""WOLP-10: faults of messages that are refused, not delivered: they are not recognised when they are sent again."""
 _REFUSALS: Final = (Fault.FRAGMENT_CONFLICT.name, Fault.FRAGMENTS_OVER_LIMIT.name)
 """WOLP-9: faults after which the receiver does not wait for more pieces."""
 
@@ -160,7 +163,7 @@ class CallState(msgspec.Struct, gc=False, array_like=True):
     until: int
     """How long it is remembered after its answer."""
     ts: int = NO_TIME
-    """Time and place of the first call, whatever it calls."""
+    """Time and place of the first call, whatever it calls; of the first in another message after an answer."""
     message_id: bytes = b""
     source: str = ""
     offset: int = 0
@@ -170,6 +173,8 @@ class CallState(msgspec.Struct, gc=False, array_like=True):
     """Whether all calls so far came in messages with the same id: then it is known which of them was answered."""
     is_judged: bool = False
     """Whether nothing more can be said of the first call."""
+    is_answered: bool = False
+    """Whether an answer came after the last call."""
     method: str | None = None
     """The method of trust that it calls, if any."""
     are_texts: bool = False
@@ -310,7 +315,8 @@ class Analyzer(SessionAnalyzer):
             text.is_repeated = digest == text.digest and ts <= text.whole_ts + _REMEMBER
             if text.is_repeated:
                 self._found(Fault.MESSAGE_REPEATED.name, message, needs_whole=True)  # WOLP-10
-            text.digest, text.whole_ts, text.has_first = digest, ts, True
+            is_delivered = message.fault is None or message.fault not in _UNOPENED
+            text.digest, text.whole_ts, text.has_first = digest if is_delivered else b"", ts, True
         else:
             text.is_repeated = False
             if text.seen is None:
@@ -401,11 +407,12 @@ class Analyzer(SessionAnalyzer):
     # Layer 2: calls and answers.
 
     def _takes_call(self, message: Seen, text: Text) -> None:
-        component, method = message.component or "", message.method or ""
-        kind = call_kind(component, method, message.encryption is not None)
+        method = message.method or ""
+        kind, is_of_trust, is_request = _classified(message.component or "", method)
+        if message.encryption is not None and kind is not ResetNotice:
+            kind = Encrypted
         if kind is not Call or self.states:
             self._step(message, _TAGS[kind])
-        is_of_trust = is_trust(component)
         if is_of_trust and method in _FITTING:
             self.questions.append(Question(_without_contents(message)))
         call_id = message.call_id
@@ -413,16 +420,21 @@ class Analyzer(SessionAnalyzer):
             return
         calls = self.client_calls if message.to_server else self.server_calls
         state = self._call_of(calls, call_id, message.to_server, message.ts)
-        is_request = kind is not ResetNotice and not is_heartbeat(component, method)
         if state is None:
             state = CallState(text.until)
             (calls.waiting if is_request else calls.young)[call_id] = state
-            self._limit(calls, message.to_server)
+            if len(calls.waiting) > 2 * _MOST_WAITING or len(calls.young) > _MOST:
+                self._limit(calls, message.to_server)
         state.until = text.until
         if state.ts == NO_TIME:
             self._begin_call(state, message, method if is_of_trust else None)
         elif state.text_id != message.text_id:
-            state.is_sole = False
+            if state.is_answered and not text.is_repeated:  # not sent again, but used again
+                state.is_sole, state.is_judged, state.are_texts, state.method = True, False, False, None
+                self._begin_call(state, message, method if is_of_trust else None)
+            else:
+                state.is_sole = False
+        state.is_answered = False
         if is_request:
             self._ask(calls, call_id, state, message, is_repeated=text.is_repeated)
             if state.result is None and state.answer is None:
@@ -476,6 +488,7 @@ class Analyzer(SessionAnalyzer):
             state.is_judged = True
             if state.is_sole:
                 self._judge_call(state, message, by_client)
+        state.is_answered = True
         part = Part(message.ts, message.message_id, message.size)
         if not state.is_open:
             self._unmatched(calls, state, message, part, is_repeated=text.is_repeated)
@@ -486,7 +499,8 @@ class Analyzer(SessionAnalyzer):
         state.until = max(state.until, message.ts + _REMEMBER)
         del calls.waiting[call_id]
         calls.young[call_id] = state
-        self._limit(calls, by_client)
+        if len(calls.young) > _MOST:
+            self._limit(calls, by_client)
 
     def _unmatched(self, calls: Calls, state: CallState, message: Seen, part: Part, *, is_repeated: bool) -> None:
         """WOLP-16: an answer needs a call that waits for it, unless it is sent again."""
@@ -599,6 +613,13 @@ class Analyzer(SessionAnalyzer):
         for by_client, texts, calls in ((True, self.client_texts, self.client_calls), (False, self.server_texts, self.server_calls)):
             self._forget_texts(texts, by_client, now, is_late=True)
             self._forget_calls(calls, by_client, now)
+
+
+@lru_cache(maxsize=1024)
+def _classified(component: str, method: str) -> tuple[type[Any], bool, bool]:
+    """The kind of an unencrypted call in the state machine, whether it is about trust, and whether it may be answered."""
+    kind = call_kind(component, method, encrypted=False)
+    return kind, is_trust(component), kind is not ResetNotice and not is_heartbeat(component, method)
 
 
 def _without_contents(message: Seen) -> Seen:
