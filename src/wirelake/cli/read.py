@@ -172,6 +172,7 @@ class _Shown:
         from wirelake.explore.reading.records import Message  # noqa: PLC0415
 
         self._matches = chosen.matches if chosen else None
+        self._needed = chosen.fields()
         self._message = Message
         columns = fields or formats.DEFAULT_FIELDS
         lines: dict[Form, Callable[[Any], str]] = {
@@ -187,8 +188,10 @@ class _Shown:
 
     def put(self, record: Record) -> None:
         """Print a record, perhaps a little later."""
-        if self._matches is not None and not self._matches(record.values()):
-            return
+        if self._matches is not None:
+            values = record.values(self._needed) if isinstance(record, self._message) else record.values()
+            if not self._matches(values):
+                return
         if self._only_messages and not isinstance(record, self._message):
             self.flush()
             say(self._other(record).strip())
