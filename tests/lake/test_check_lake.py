@@ -135,6 +135,7 @@ def test_every_damage_is_told_by_the_part_that_looks_for_it(made, capsys, damage
 
 def test_an_index_that_counts_otherwise_is_told(made):
 
+    delta.recreate(made, MINUTE_INDEX)
     delta.append(made, MINUTE_INDEX, [], 1)
     assert problems(made)["index"] == ["_wirelake/minute_index counts 0 messages, the table messages has 4"]
 

@@ -9,11 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from wirelake.lake.decode import index_rows
-from wirelake.lake.decode.index_rows import INPUTS, IndexRows, index_of_files
+from wirelake.lake.decode.index_rows import INPUTS, IndexRows
 from wirelake.lake.gold.incremental import connection_index, index, minute_index
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.sources.tables import frame, spark_schema
 from wirelake.lake.store import compaction, delta, journal, migration
+from wirelake.lake.store.index_files import index_of_files
 from wirelake.lake.store.parquet import Sheets
 from wirelake.lake.tables import connections, ledger, messages, quarantine
 from wirelake.lake.tables.catalog import SILVER

@@ -309,7 +309,7 @@ def test_keys_are_in_no_plan(spark, recorded, tmp_path):
     plan = sources_plan.Plan(plans[0].direct, plans[1].partitioned, 2)
     assert plan.direct
     assert plan.partitioned
-    writer = TableWriter(tmp_path / "lake", 1, DecodeOptions(), ports={5040: "emp"}, keyring=Keyring([Keys(secret, secret)]))
+    writer = TableWriter(tmp_path / "lake", 1, DecodeOptions(), ports={5040: "emp"}, keyring=Keyring([Keys(secret * 2, secret)]))
     frame = sink.results(spark, plan, {5040: "emp"}, tmp_path / "notes", writer)
     shown = frame._jdf.queryExecution().toString()
     assert "MapInArrow" in shown

@@ -9,28 +9,25 @@ tables for its files. Memory is bounded by the number of groups. Needs no Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from wirelake.lake.store import delta
 from wirelake.lake.tables import connections, messages, quarantine
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX, PARTING
 from wirelake.lake.tables.schema import TIME, Table
 
-__all__ = ["INPUTS", "IndexRows", "index_of_files"]
+__all__ = ["BUFFER_ROWS", "COLUMNS", "INPUTS", "IndexRows"]
 
 IntArray = npt.NDArray[np.int64]
 
 INPUTS: Final = (messages.TABLE, connections.TABLE, quarantine.TABLE)
 """Tables whose rows are summed up."""
 
-_BUFFER_ROWS: Final = 65_536
+BUFFER_ROWS: Final = 65_536
 """Rows that are summed up together: a decoder may give them one by one."""
 _MINUTE_US: Final = 60_000_000
 _NO_TIME: Final = np.iinfo(np.int64).min
@@ -39,7 +36,7 @@ _ENDS: Final = ("client_address", "client_port", "server_address", "server_port"
 _SAID: Final = ("session_id", "connection_id", "ts", "protocol", "direction", "kind", "subject", "size", "status", "message_id")
 _HAPPENED: Final = ("protocol", "connection_id", "ts", *_ENDS)
 _UNREAD: Final = ("protocol", "session_id", "connection_id", "ts", "clause")
-_COLUMNS: Final = {messages.TABLE.name: _SAID, connections.TABLE.name: _HAPPENED, quarantine.TABLE.name: _UNREAD}
+COLUMNS: Final = {messages.TABLE.name: _SAID, connections.TABLE.name: _HAPPENED, quarantine.TABLE.name: _UNREAD}
 """Table -> the columns that are needed of it."""
 
 
@@ -88,7 +85,7 @@ class _Sums:
         self._keys, self._sums = list(keys), dict(sums)
         self._parts: list[pa.Table] = []
         self._rows = 0
-        self._most = _BUFFER_ROWS
+        self._most = BUFFER_ROWS
 
     def add(self, columns: Mapping[str, Any]) -> None:
         """Add rows."""
@@ -97,7 +94,7 @@ class _Sums:
         self._rows += part.num_rows
         if self._rows > self._most:
             self.total()
-            self._most = max(_BUFFER_ROWS, 2 * self._rows)
+            self._most = max(BUFFER_ROWS, 2 * self._rows)
 
     def total(self) -> pa.Table | None:
         """Return one row for each key; None if there was no row."""
@@ -145,7 +142,7 @@ class IndexRows:
             if batch.num_rows:
                 self._held.append(batch)
                 self._held_rows += batch.num_rows
-                if self._held_rows >= _BUFFER_ROWS:
+                if self._held_rows >= BUFFER_ROWS:
                     self._sum_messages()
         for batch in decoded.get(connections.TABLE.name, ()):
             rows = _plain(batch, _HAPPENED)
@@ -335,19 +332,3 @@ def _partings(rows: pa.Table) -> pa.Array:
     how = pc.if_else(is_error, "error", "bye")
     fields = [PARTING.field(place) for place in range(PARTING.num_fields)]
     return pa.StructArray.from_arrays([times, ids, how], fields=fields, mask=pc.is_null(is_error))
-
-
-def index_of_files(lake: Path, file: str) -> dict[str, list[pa.RecordBatch]]:
-    """Sum up the rows of all files of this name: index table -> batches.
-
-    A file that compaction wrote has rows of several batches; they count for the first.
-    """
-    rows = IndexRows(delta.batches_in(file)[0], file)
-    for table in INPUTS:
-        path = delta.folder(lake, table) / file
-        if path.exists():
-            with pq.ParquetFile(path) as opened:
-                for group in range(opened.num_row_groups):
-                    for batch in opened.iter_batches(_BUFFER_ROWS, row_groups=[group], columns=list(_COLUMNS[table.name])):
-                        rows.add({table.name: [batch]})
-    return rows.rows()

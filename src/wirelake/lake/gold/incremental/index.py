@@ -21,10 +21,11 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import SparkSession
 
-from wirelake.lake.decode.index_rows import INPUTS, index_of_files
+from wirelake.lake.decode.index_rows import INPUTS
 from wirelake.lake.session.errors import coded, translated
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.index_files import index_of_files
 from wirelake.lake.store.parquet import Sheets
 from wirelake.lake.tables.index import INDEX_TABLES
 from wirelake.lake.tables.schema import Table

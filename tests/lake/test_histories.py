@@ -1,0 +1,130 @@
+"""Random histories that break rules, folded without Spark: the rows are those that SQL gave before there were analyzers.
+
+`AS_SQL` has a fingerprint for each protocol and table. For EMP, Event Mesh, Relink and wolpertinger they were compared with tables that the
+SQL of rules version 4 had built of the same recordings. YAMP's differ from it where SQL was wrong: see `tests/lake/histories/yamp.py`.
+"""
+
+from __future__ import annotations
+
+import random
+from hashlib import sha256
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from tests.lake.histories import emp, event_mesh, relink, wolpertinger, yamp
+from tests.protocols.wolpertinger.pair import KEYS
+
+from wirelake import protocols
+from wirelake.capture.blocks.read_file import read
+from wirelake.capture.files.identity import identify
+from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.decode.index_rows import IndexRows
+from wirelake.lake.gold.fold.facts import links_of, session_facts
+from wirelake.lake.gold.fold.seen import analyzer_of, columns_of
+from wirelake.lake.gold.fold.sessions import SessionFold
+from wirelake.lake.gold.fold.windows import read_windows
+from wirelake.lake.tables.catalog import TABLES
+from wirelake.lake.tables.index import CONNECTION_INDEX
+from wirelake.lake.tables.protocols import LINKS
+from wirelake.protocols.wolpertinger.trust.keyring import Keyring
+
+SEEDS = 24
+WRITERS = {"emp": emp.write, "event_mesh": event_mesh.write, "relink": relink.write, "wolpertinger": wolpertinger.write, "yamp": yamp.write}
+FOLDED = ("exchanges", "violations", "sessions")
+
+AS_SQL: dict[str, dict[str, str]] = {}
+
+
+def decoded(paths, protocol):
+    """Table -> rows of these recordings, the connection index among them."""
+    known = {"ports": protocols.ports(), "sniff": protocols.sniff, "dialect": protocols.dialect}
+    found = {name: [] for name in TABLES}
+    index = IndexRows(1, "part.parquet")
+    keyring = Keyring([KEYS]) if protocol == "wolpertinger" else None
+    for path in paths:
+        decoder = Decoder(DecodeOptions(), keyring=keyring)
+        for batches in [*(decoder.feed(block) for block in read(identify(path), **known)), decoder.finish()]:
+            index.add(batches)
+            for name, made in batches.items():
+                found[name] += [pa.Table.from_batches([batch]).cast(TABLES[name].schema) for batch in made]
+    tables = {name: pa.concat_tables(parts) if parts else TABLES[name].schema.empty_table() for name, parts in found.items()}
+    tables["index"] = pa.Table.from_batches(index.rows()[CONNECTION_INDEX.name], CONNECTION_INDEX.schema)
+    return {name: rows.filter(pc.equal(rows["protocol"], protocol)) if "protocol" in rows.column_names else rows for name, rows in tables.items()}
+
+
+def folded(tables, protocol, windows):
+    """Table -> what the fold of these windows gives."""
+    links = links_of(tables["index"]) if protocol in LINKS else None
+    quarantine = tables["quarantine"]
+    quarantine = quarantine.filter(pc.is_valid(quarantine["session_id"]))
+    facts = session_facts(protocol, tables["index"], tables["connections"], quarantine, links)
+    said = tables["index"].filter(pc.is_valid(tables["index"]["direction"]))
+    newest = pc.max(said["last_seen"]).cast(pa.int64()).as_py()
+    found = {name: [] for name in FOLDED}
+    fold = SessionFold(protocol, facts, lambda name, rows: found[name].append(rows), late_seconds=30, newest=newest, links=links)
+    for window in windows:
+        fold.feed(window)
+    fold.finish()
+    return {name: [row for rows in parts for row in rows.to_pylist()] for name, parts in found.items()}
+
+
+def fingerprint(rows):
+    """Whatever their order, and wherever the files lay."""
+    lines = sorted(repr(sorted((name, value) for name, value in row.items() if name != "source")) for row in rows)
+    return sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+@pytest.fixture(scope="module", params=WRITERS)
+def recorded(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    paths = sorted(path for seed in range(SEEDS) for path in WRITERS[request.param](folder, seed))
+    return request.param, decoded(paths, request.param)
+
+
+def test_rows_are_those_that_sql_gave(recorded):
+    protocol, tables = recorded
+    found = folded(tables, protocol, [tables[protocol]])
+    assert {name: fingerprint(rows) for name, rows in found.items()} == AS_SQL[protocol]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_do_not_depend_on_files_and_row_groups(recorded, tmp_path, seed):
+    """Rows in any order, in files of any size, with windows of a few rows."""
+    protocol, tables = recorded
+    dice = random.Random(seed)
+    rows, paths = tables[protocol], []
+    order = list(range(rows.num_rows))
+    for start in range(0, len(order), 200):  # about in order, as recordings are
+        part = order[start : start + 400]
+        dice.shuffle(part)
+        order[start : start + 400] = part
+    at = 0
+    while at < len(order):
+        count = dice.choice((1, 50, 700, 3000))
+        paths.append(Path(tmp_path / f"{len(paths)}.parquet"))
+        pq.write_table(rows.take(order[at : at + count]), paths[-1], row_group_size=dice.choice((10, 100, 1000)))
+        at += count
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wirelake.lake.gold.fold.windows.WINDOW_ROWS", dice.choice((1, 100, 5000)))
+        found = folded(tables, protocol, read_windows(paths, columns_of(analyzer_of(protocol).MESSAGE)))
+    whole = folded(tables, protocol, [rows])
+    assert {name: fingerprint(rows) for name, rows in found.items()} == {name: fingerprint(rows) for name, rows in whole.items()}
+
+
+def print_fingerprints() -> None:
+    """For whoever changes a rule on purpose: what to write down in AS_SQL."""
+    import tempfile
+
+    for protocol, write in WRITERS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            paths = sorted(path for seed in range(SEEDS) for path in write(Path(folder), seed))
+            tables = decoded(paths, protocol)
+            rows = folded(tables, protocol, [tables[protocol]])
+        print(f"    {protocol!r}: {({name: fingerprint(each) for name, each in rows.items()})!r},")
+
+
+if __name__ == "__main__":
+    print_fingerprints()
