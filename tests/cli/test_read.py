@@ -99,6 +99,15 @@ def test_json_has_an_object_for_each_record_and_its_type(wirelake, recording):
     assert recording.read_bytes()[request["offset"] : request["offset"] + request["length"]] == ASKED
 
 
+def test_json_has_the_same_fields_with_and_without_naming_them(wirelake, recording):
+    from wirelake.explore.reading.formats import FIELDS
+
+    named = [word for name in FIELDS if name != "hex" for word in ("-e", name)]
+    plain = [one for one in objects(wirelake("read", recording, "-T", "json")) if one.pop("type") == "message"]
+    chosen = objects(wirelake("read", recording, "-T", "json", *named))
+    assert plain == [{name: value for name, value in one.items() if value != []} for one in chosen]
+
+
 def test_fields_are_tabbed_and_the_rest_goes_to_stderr(wirelake, recording):
     outcome = wirelake(
         "read", recording, "-T", "fields", "-e", "number", "-e", "name", "-e", "emp.request_id", "-e", "latency_us", "-e", "hex"
@@ -137,8 +146,10 @@ def test_the_whole_message_of_a_capture_is_put_together_from_its_packets(wirelak
 
 
 def test_reading_stops_after_so_many_messages_and_tells_what_the_last_one_broke(wirelake, recording):
-    lines = wirelake("read", recording, "-c", "5").out.decode().splitlines()
+    outcome = wirelake("read", recording, "-c", "5")
+    lines = outcome.out.decode().splitlines()
     assert len(lines) == 6
+    assert outcome.talk == "5 messages, 1 violation\n"
     assert "RESPONSE_UNMATCHED" in lines[-1]
     assert wirelake("read", recording, "-c", "5", "-Y", "kind:request").out.count(b"\n") == 1, "messages that were read count, as in tshark"
 

@@ -97,6 +97,7 @@ def read(
     if whole and form in (Form.FIELDS, Form.CSV):
         raise UsageError(f"-V shows every field: with -T {form.value}, name them with -e, or take -T text or -T json")
     need(*CAPTURES)
+    collect_rarely()  # imports, too, make many objects that stay
     without_pandas()
     from wirelake.cli.key_files import keys_in  # noqa: PLC0415 - imports protocols, for keys only
     from wirelake.explore import filters  # noqa: PLC0415 - needs the lake extra
@@ -104,7 +105,6 @@ def read(
     from wirelake.explore.reading.engine import ReadOptions  # noqa: PLC0415
     from wirelake.explore.reading.inputs import STDIN, Reading  # noqa: PLC0415
 
-    collect_rarely()
     chosen = filters.parse(filter_text)
     formats.check_fields(fields)
     if follow and STDIN in files:
@@ -145,6 +145,7 @@ def _show(reading: Reading, files: tuple[str, ...], shown: _Shown, count: int | 
     for record in reading.follow(files) if follow else reading.read(files):
         _say_notes(reading)
         if last is not None and not (isinstance(record, Violation) and record.message is last):
+            reading.counter.messages = last.number
             break
         if record is None:
             shown.flush()
@@ -171,6 +172,7 @@ class _Shown:
         from wirelake.explore.reading.records import Message  # noqa: PLC0415
 
         self._matches = chosen.matches if chosen else None
+        self._needed = chosen.fields()
         self._message = Message
         columns = fields or formats.DEFAULT_FIELDS
         lines: dict[Form, Callable[[Any], str]] = {
@@ -186,8 +188,10 @@ class _Shown:
 
     def put(self, record: Record) -> None:
         """Print a record, perhaps a little later."""
-        if self._matches is not None and not self._matches(record.values()):
-            return
+        if self._matches is not None:
+            values = record.values(self._needed) if isinstance(record, self._message) else record.values()
+            if not self._matches(values):
+                return
         if self._only_messages and not isinstance(record, self._message):
             self.flush()
             say(self._other(record).strip())

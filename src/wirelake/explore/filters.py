@@ -24,9 +24,9 @@ import msgspec
 from wirelake import protocols
 from wirelake.errors import UsageError
 
-__all__ = ["FIELDS", "KINDS", "STATUSES", "Field", "Filter", "FilterError", "Term", "Values", "parse"]
+__all__ = ["FIELDS", "KINDS", "STATUSES", "Field", "Filter", "FilterError", "Term", "Value", "Values", "parse"]
 
-Value = str | int | float | bool | None | Collection[str]
+Value = str | int | float | bool | None | Collection[str] | Collection[int]
 Values = Mapping[str, Value]
 """The fields of one record, by the names in `FIELDS`; `ts` is in microseconds since 1970, `latency` in seconds."""
 

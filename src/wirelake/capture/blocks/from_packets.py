@@ -63,7 +63,7 @@ def account(records: Array, packets: Array, accounting: Accounting, at: int = 0)
     `at` is an offset in their span.
     """
     kinds = packets[:, REASON]
-    for reason in sorted(set(kinds.tolist())):
+    for reason in np.unique(kinds).tolist():
         sizes = records[kinds == reason, SIZE]
         if reason == IS_FRAGMENT:
             rest = sizes - packets[kinds == reason, PAYLOAD_SIZE]

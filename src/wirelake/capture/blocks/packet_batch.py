@@ -141,7 +141,7 @@ class Packer:
         active(route)(array(data), ours, self._buckets, numbers)
         origins = np.column_stack((records[whole, TS], base + records[whole, START], base + ours[:, PAYLOAD]))
         packet_batches = {}
-        for bucket in sorted(set(numbers.tolist())):
+        for bucket in np.unique(numbers).tolist():
             chosen = np.flatnonzero(numbers == bucket)
             size = int((2 * ours[chosen, WIDTH] + ours[chosen, PAYLOAD_SIZE]).sum())
             out, table = np.empty(size, np.uint8), np.empty((len(chosen), PACKET_BATCH_COLUMNS), np.int64)

@@ -86,7 +86,7 @@ def account_records(step: Window, accounting: Accounting) -> np.ndarray[Any, Any
     packets: np.ndarray[Any, Any] = rows[is_packet]
     accounting.add(CONTAINER, "packet record", int((packets[:, LENGTH] - packets[:, SIZE]).sum()), len(packets), step.base)
     is_bad = rows[:, KIND] >= RECORD_BAD_DATA
-    for kind in sorted(set(rows[~is_packet & ~is_bad, KIND].tolist())):
+    for kind in np.unique(rows[~is_packet & ~is_bad, KIND]).tolist():
         sizes = rows[rows[:, KIND] == kind, LENGTH]
         accounting.add(CONTAINER, RECORD_KINDS[kind], int(sizes.sum()), len(sizes), step.base)
     for record in rows[is_bad].tolist():

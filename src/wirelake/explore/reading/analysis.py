@@ -131,7 +131,9 @@ class Analysis:
         self._ends: dict[bytes, Ends] = {}
         """Connection -> its sides."""
         self._links: dict[bytes, bytes] = {}
-        """Connection -> its session, where that is a link, or a list of nodes is kept by `_nodes`."""
+        """Connection -> its session, where that is a link."""
+        self._early: dict[bytes, list[ConnectionEvent]] = {}
+        """Connection -> its events before its link was known."""
         self._nodes: dict[bytes, set[bytes]] = {}
         """Connection -> the nodes that used it."""
         self._numbers: dict[bytes, int] = {}
@@ -217,6 +219,7 @@ class Analysis:
         _forget(self._ends, MAX_SESSIONS)
         _forget(self._links, MAX_SESSIONS)
         _forget(self._nodes, MAX_SESSIONS)
+        _forget(self._early, MAX_SESSIONS)
 
     # Values to records.
 
@@ -237,6 +240,8 @@ class Analysis:
             sessions = [self._session(protocol, one, None) for one in self._nodes.get(connection_id, ())]
         else:
             sessions = [self._session(protocol, self._links.get(connection_id, connection_id), connection_id)]
+            if kind is SessionKind.LINK and connection_id not in self._links:
+                self._early.setdefault(connection_id, []).append(event)
         for session in sessions:
             session.analyzer.event(event)
             yield from self._judged(session, self._links.get(connection_id, connection_id), None)
@@ -272,6 +277,11 @@ class Analysis:
             del numbers[next(iter(numbers))]
         session = self._sessions.get(session_id) or self._session(message.protocol, session_id, connection_id)
         analyzer = session.analyzer
+        if self._early and session_id != connection_id:
+            events = self._early.pop(connection_id, ())
+            if events and self._sessions.pop(connection_id, None) is not None:  # the link was there before: it gets this connection, too
+                for event in events:
+                    analyzer.event(event)
         analyzer.message(seen)
         if not analyzer.exchanges and not analyzer.findings:
             return ()

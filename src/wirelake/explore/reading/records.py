@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
 
-from wirelake.explore.filters import Values
+from wirelake.explore.filters import Value, Values
 from wirelake.protocols.analyzer import NO_TIME
 
 __all__ = [
@@ -123,33 +124,48 @@ class Message(msgspec.Struct, gc=False):
         """The other side."""
         return self.ends.server if self.to_server else self.ends.client
 
-    def values(self) -> Values:
-        """The fields that filters see."""
-        ends, answers, broken = self.ends, self.answers, self.violations
-        latencies = [answer.latency for answer in answers if answer.latency is not None]
-        return {
-            "type": "message",
-            "protocol": self.protocol,
-            "kind": self.kind,
-            "name": self.name,
-            "subject": self.subject,
-            "id": self.correlation_id,
-            "status": [self.status, *(answer.status for answer in answers)] if answers else self.status,
-            "rule": [word for one in broken for word in (one.rule, one.clause or "")] if broken else None,
-            "severity": [one.severity for one in broken] if broken else None,
-            "host": ends.hosts,
-            "port": ends.ports,  # type: ignore[dict-item]  # numbers, which compare like one
-            "from": self.sender,
-            "to": self.receiver,
-            "transport": ends.transport,
-            "session": self.session_id.hex(),
-            "connection": self.connection_id.hex(),
-            "source": self.source,
-            "number": self.number,
-            "size": self.size,
-            "latency": min(latencies) / 1e6 if latencies else None,
-            "ts": None if self.ts == NO_TIME else self.ts,
-        }
+    def values(self, names: Iterable[str] = ()) -> Values:
+        """The fields that filters see; only those of these names, if any are given."""
+        return {name: _VALUES[name](self) for name in names or _VALUES if name in _VALUES}
+
+
+def _latency(message: Message) -> float | None:
+    latencies = [answer.latency for answer in message.answers if answer.latency is not None]
+    return min(latencies) / 1e6 if latencies else None
+
+
+def _statuses(message: Message) -> str | list[str]:
+    return [message.status, *(answer.status for answer in message.answers)] if message.answers else message.status
+
+
+def _rules(message: Message) -> list[str] | None:
+    return [word for one in message.violations for word in (one.rule, one.clause or "")] or None
+
+
+_VALUES: Final[dict[str, Callable[[Message], Value]]] = {
+    "type": lambda message: "message",  # noqa: ARG005 - a function like the others
+    "protocol": lambda message: message.protocol,
+    "kind": lambda message: message.kind,
+    "name": lambda message: message.name,
+    "subject": lambda message: message.subject,
+    "id": lambda message: message.correlation_id,
+    "status": _statuses,
+    "rule": _rules,
+    "severity": lambda message: [one.severity for one in message.violations] or None,
+    "host": lambda message: message.ends.hosts,
+    "port": lambda message: message.ends.ports,
+    "from": lambda message: message.sender,
+    "to": lambda message: message.receiver,
+    "transport": lambda message: message.ends.transport,
+    "session": lambda message: message.session_id.hex(),
+    "connection": lambda message: message.connection_id.hex(),
+    "source": lambda message: message.source,
+    "number": lambda message: message.number,
+    "size": lambda message: message.size,
+    "latency": _latency,
+    "ts": lambda message: None if message.ts == NO_TIME else message.ts,
+}
+"""Field of a filter -> its value of a message."""
 
 
 class Violation(msgspec.Struct, gc=False):
@@ -183,7 +199,7 @@ class Violation(msgspec.Struct, gc=False):
 
     def values(self) -> Values:
         """The fields that filters see: those of its message, too."""
-        own: dict[str, object] = {
+        own: dict[str, Value] = {
             "type": "violation",
             "protocol": self.protocol,
             "rule": (self.rule, self.clause or ""),
@@ -196,7 +212,7 @@ class Violation(msgspec.Struct, gc=False):
             "number": self.number,
             "ts": None if self.ts == NO_TIME else self.ts,
         }
-        return {**(self.message.values() if self.message is not None else {}), **own}  # type: ignore[dict-item]  # see Message
+        return {**(self.message.values() if self.message is not None else {}), **own}
 
 
 class Unanswered(msgspec.Struct, gc=False):
@@ -233,7 +249,7 @@ class Unanswered(msgspec.Struct, gc=False):
             "subject": self.subject,
             "id": self.correlation_id,
             "host": self.ends.hosts,
-            "port": self.ends.ports,  # type: ignore[dict-item]  # see Message
+            "port": self.ends.ports,
             "from": self.sender,
             "to": self.receiver,
             "transport": self.ends.transport,
@@ -263,7 +279,7 @@ class Unreadable(msgspec.Struct, gc=False):
             "protocol": self.protocol,
             "rule": (self.reason,),
             "host": self.ends.hosts,
-            "port": self.ends.ports,  # type: ignore[dict-item]  # see Message
+            "port": self.ends.ports,
             "source": self.source,
             "ts": None if self.ts == NO_TIME else self.ts,
         }

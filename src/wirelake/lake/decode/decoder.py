@@ -339,7 +339,7 @@ class Decoder:
         starts, lengths = scanned[:, START], scanned[:, LENGTH]
         is_short = (lengths > 0) & (lengths <= self._options.max_raw)
         extent = self._where.extent(scan_input.origins, starts, lengths)
-        for code in sorted(set(scanned[is_short, FAULT].tolist())):  # np.unique would import numpy.ma
+        for code in np.unique(scanned[is_short, FAULT]).tolist():
             same = is_short & (scanned[:, FAULT] == code)
             self._ledger_entries.spread(
                 self._where, "quarantine", scanner.protocol.faults(code).name, scan_input.origins, starts[same], lengths[same]
@@ -392,9 +392,7 @@ class Decoder:
             came = np.concatenate((block.origins[:, ORIGIN_START] + 0.5, came))
         order = np.argsort(came, kind="stable")
         sources = self._where.sources
-        keys = (flows * len(sources) + (places >> SOURCE_SHIFT))[order]
-        alike = np.argsort(keys, kind="stable")
-        firsts = alike[np.diff(keys[alike], prepend=-1) != 0]
+        _, firsts = np.unique((flows * len(sources) + (places >> SOURCE_SHIFT))[order], return_index=True)
         for index in order[np.sort(firsts)].tolist():
             number, ts, at = int(flows[index]), int(times[index]), int(places[index])
             key = (block.flows[number].session_id, self._where.source(at)[0].id)
