@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 
 from wirelake import protocols
 from wirelake.lake import open_lake
+from wirelake.lake.gold.fold.connection_order import ranks_of
 from wirelake.lake.gold.fold.facts import links_of, session_facts
-from wirelake.lake.gold.fold.seen import table_of
+from wirelake.lake.gold.fold.seen import analyzer_of, table_of
 from wirelake.lake.gold.fold.sessions import SessionFold
 from wirelake.lake.store import delta, settings
 from wirelake.lake.tables.index import CONNECTION_INDEX
@@ -43,7 +44,8 @@ def folded(lake: Path, protocol: str) -> dict[str, list[dict[str, Any]]]:
         newest=NO_TIME if newest is None else newest,
         links=links,
     )
-    fold.feed(rows)
+    ranked_by = analyzer_of(protocol).RANKED_BY
+    fold.feed(rows, None if ranked_by is None else ranks_of(rows, ranked_by))
     fold.finish()
     return {name: [row for table in tables for row in table.to_pylist()] for name, tables in found.items()}
 

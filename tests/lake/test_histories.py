@@ -7,6 +7,7 @@ SQL of rules version 4 had built of the same recordings. YAMP's differ from it w
 from __future__ import annotations
 
 import random
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,10 +23,12 @@ from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.decode.index_rows import IndexRows
+from wirelake.lake.gold.fold.connection_order import ranked_windows, ranks_of
 from wirelake.lake.gold.fold.facts import links_of, session_facts
 from wirelake.lake.gold.fold.seen import analyzer_of, columns_of
 from wirelake.lake.gold.fold.sessions import SessionFold
 from wirelake.lake.gold.fold.windows import read_windows
+from wirelake.lake.gold.incremental.affected import linked
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.lake.tables.index import CONNECTION_INDEX
 from wirelake.lake.tables.protocols import LINKS
@@ -52,7 +55,10 @@ def decoded(paths, protocol):
                 found[name] += [pa.Table.from_batches([batch]).cast(TABLES[name].schema) for batch in made]
     tables = {name: pa.concat_tables(parts) if parts else TABLES[name].schema.empty_table() for name, parts in found.items()}
     tables["index"] = pa.Table.from_batches(index.rows()[CONNECTION_INDEX.name], CONNECTION_INDEX.schema)
-    return {name: rows.filter(pc.equal(rows["protocol"], protocol)) if "protocol" in rows.column_names else rows for name, rows in tables.items()}
+    return {
+        name: rows.filter(pc.equal(rows["protocol"], protocol)) if "protocol" in rows.column_names else rows
+        for name, rows in tables.items()
+    }
 
 
 def folded(tables, protocol, windows):
@@ -65,10 +71,24 @@ def folded(tables, protocol, windows):
     newest = pc.max(said["last_seen"]).cast(pa.int64()).as_py()
     found = {name: [] for name in FOLDED}
     fold = SessionFold(protocol, facts, lambda name, rows: found[name].append(rows), late_seconds=30, newest=newest, links=links)
-    for window in windows:
-        fold.feed(window)
+    for window, ranks in windows:
+        fold.feed(window, ranks)
     fold.finish()
     return {name: [row for rows in parts for row in rows.to_pylist()] for name, parts in found.items()}
+
+
+def one_window(tables, protocol):
+    ranked_by = analyzer_of(protocol).RANKED_BY
+    return [(tables[protocol], None if ranked_by is None else ranks_of(tables[protocol], ranked_by))]
+
+
+def windows_of(paths, tables, protocol):
+    ranked_by = analyzer_of(protocol).RANKED_BY
+    read = partial(read_windows, paths, columns_of(analyzer_of(protocol).MESSAGE), None, "connection_id")
+    if ranked_by is None:
+        return ((window, None) for window in read())
+    index, _ = linked(tables["index"])
+    return ranked_windows(read, index.filter(pc.is_valid(index["direction"])), ranked_by)
 
 
 def fingerprint(rows):
@@ -86,7 +106,7 @@ def recorded(request, tmp_path_factory):
 
 def test_rows_are_those_that_sql_gave(recorded):
     protocol, tables = recorded
-    found = folded(tables, protocol, [tables[protocol]])
+    found = folded(tables, protocol, one_window(tables, protocol))
     assert {name: fingerprint(rows) for name, rows in found.items()} == AS_SQL[protocol]
 
 
@@ -109,8 +129,8 @@ def test_rows_do_not_depend_on_files_and_row_groups(recorded, tmp_path, seed):
         at += count
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("wirelake.lake.gold.fold.windows.WINDOW_ROWS", dice.choice((1, 100, 5000)))
-        found = folded(tables, protocol, read_windows(paths, columns_of(analyzer_of(protocol).MESSAGE)))
-    whole = folded(tables, protocol, [rows])
+        found = folded(tables, protocol, windows_of(paths, tables, protocol))
+    whole = folded(tables, protocol, one_window(tables, protocol))
     assert {name: fingerprint(rows) for name, rows in found.items()} == {name: fingerprint(rows) for name, rows in whole.items()}
 
 
@@ -122,8 +142,8 @@ def print_fingerprints() -> None:
         with tempfile.TemporaryDirectory() as folder:
             paths = sorted(path for seed in range(SEEDS) for path in write(Path(folder), seed))
             tables = decoded(paths, protocol)
-            rows = folded(tables, protocol, [tables[protocol]])
-        print(f"    {protocol!r}: {({name: fingerprint(each) for name, each in rows.items()})!r},")
+            rows = folded(tables, protocol, one_window(tables, protocol))
+        print(f"    {protocol!r}: { ({name: fingerprint(each) for name, each in rows.items()})!r},")
 
 
 if __name__ == "__main__":

@@ -225,6 +225,8 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     """What the bits of the column `oddities` mean, lowest first."""
     SILENCE_SECONDS: ClassVar[float | None] = None
     """Seconds without a message after which a session is silent; None: only the end of its connection counts."""
+    RANKED_BY: ClassVar[str | None] = None
+    """Name of the message by which connections that overlap come one after the other; None: all messages are in order of time."""
     STATES: ClassVar[StateTable | None] = None
     """The protocol's state machine; None: nothing is ever forbidden."""
 

@@ -36,8 +36,10 @@ INPUTS: Final = ("messages", "connections", "quarantine", "connection_index", *p
 
 _INDEX, _EVENT, _UNREADABLE, _MESSAGE = range(4)
 """Where a row comes from; rows of a session are sorted by it."""
-_KEY: Final = ("key", "protocol", "origin", "ts", "message_id")
+_KEY: Final = ("key", "protocol", "origin", "rank", "ts", "message_id")
 """Columns that rows are dealt and sorted by."""
+_RANK: Final = "struct<ts:timestamp,message_id:binary>"
+"""By what the connections of a session are sorted, where its protocol wants it."""
 
 
 def fold_frames(name: str, *, late_seconds: float = LATE_SECONDS, **inputs: DataFrame) -> DataFrame:
@@ -89,6 +91,7 @@ def _part(rows: DataFrame, origin: int, name: str, columns: Iterable[str]) -> Da
     """Rows of one origin, with their columns in a struct of this name."""
     missing = {} if "message_id" in rows.columns else {"message_id": sql.lit(None).cast("binary")}
     missing |= {} if "ts" in rows.columns else {"ts": sql.lit(None).cast("timestamp")}
+    missing |= {} if "rank" in rows.columns else {"rank": sql.lit(None).cast(_RANK)}
     return rows.withColumns(missing | {"origin": sql.lit(origin)}).select(*_KEY, sql.struct(*columns).alias(name))
 
 
@@ -97,6 +100,11 @@ def _messages(protocol: str, inputs: Mapping[str, DataFrame], links: DataFrame) 
     rows = inputs[own] if own == protocol else inputs[own].where(sql.col("protocol") == protocol)
     columns = dict.fromkeys([*columns_of(analyzer_of(protocol).MESSAGE), "session_id", "connection_id", "ts", "message_id"])
     rows = rows.join(links, "connection_id", "left").withColumn("key", sql.coalesce("link", "session_id"))
+    ranked_by = analyzer_of(protocol).RANKED_BY
+    if ranked_by is not None:
+        at = sql.struct("ts", "message_id")
+        first = sql.coalesce(sql.min(sql.when(sql.col("type_name") == ranked_by, at)), sql.min(at))
+        rows = rows.join(rows.groupBy("connection_id").agg(first.cast(_RANK).alias("rank")), "connection_id")
     return _part(rows.withColumn("protocol", sql.lit(protocol)), _MESSAGE, f"{protocol}_message", columns)
 
 
@@ -152,6 +160,9 @@ class _Session:
         self._unclaimed = unclaimed
         """Unreadable bytes of the session, found in no protocol of it yet."""
         self._fold: SessionFold | None = None
+        is_ranked = protocol is not None and analyzer_of(protocol).RANKED_BY is not None
+        self._ranks: dict[bytes, int] | None = {} if is_ranked else None
+        """Connection -> its place, in the order in which they come."""
 
     def add(self, rows: pa.RecordBatch) -> None:
         """More rows of the session: first what is known of it, then messages."""
@@ -162,7 +173,11 @@ class _Session:
             if self._fold is None:
                 self._begin(has_messages=True)
             assert self._fold is not None  # noqa: S101
-            self._fold.feed(_struct(pa.Table.from_batches([said]), f"{self.protocol}_message"))
+            messages = _struct(pa.Table.from_batches([said]), f"{self.protocol}_message")
+            if self._ranks is not None:
+                for connection_id in pc.unique(messages["connection_id"]).to_pylist():
+                    self._ranks.setdefault(connection_id, len(self._ranks))
+            self._fold.feed(messages, self._ranks)
 
     def finish(self, key: bytes | None) -> pa.Table | None:
         """The session has no more rows of this protocol; rows of the session `key` follow. Returns what that session may claim."""

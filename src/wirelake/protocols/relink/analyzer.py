@@ -6,7 +6,7 @@ rule several times on a connection, only the first time counts: its peer then cl
 listed each time.
 
 A link is judged connection by connection, in the order in which listeners agreed to them: one end may still send on a connection while
-the other is on the next already, and those messages come before all messages there (RELINK-11). See `ORDER`.
+the other is on the next already, and those messages come before all messages there (RELINK-11). See `RANKED_BY`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Analyzer(SessionAnalyzer):
     MESSAGE: ClassVar[type[SeenMessage]] = Seen
     STATES: ClassVar[StateTable | None] = state_table(MACHINE)
     ODDITIES: ClassVar[tuple[FaultLike, ...]] = ODDITIES
-    ORDER: ClassVar[str] = "connection"
+    RANKED_BY: ClassVar[str | None] = "reply"
     """RELINK-11: feed it connection by connection, in the order of their replies, and each in order of time.
 
     In order of time over all connections, a packet about channels on a connection that has a successor is not judged, and resolves nothing.

@@ -78,11 +78,14 @@ class SessionFold:
         self._violations: list[Judged] = []
         self._rows: list[dict[str, object]] = []
 
-    def feed(self, window: pa.Table) -> None:
-        """Rows of the protocol's table. Rows of a session are later than those of the windows before, but within a window in any order."""
+    def feed(self, window: pa.Table, ranks: Mapping[bytes, int] | None = None) -> None:
+        """Rows of the protocol's table. Rows of a session are later than those of the windows before, but within a window in any order.
+
+        `ranks` puts connections in order: of a session, all rows of one come before those of the next.
+        """
         if not window.num_rows:
             return
-        window, codes, names = in_order(window, self._session_column(window))
+        window, codes, names = in_order(window, self._session_column(window), ranks)
         edges = np.flatnonzero(np.diff(codes, prepend=-1))
         counts = np.diff(np.append(edges, len(codes)))
         coming = seen_messages(window, self._analyzer.MESSAGE)
@@ -179,13 +182,23 @@ class SessionFold:
             self._rows = []
 
 
-def in_order(window: pa.Table, session: pa.ChunkedArray | pa.Array) -> tuple[pa.Table, Ints, Sequence[bytes]]:
-    """The rows by session, and within a session by time and message id; the session of each as a number, and the names of the numbers."""
+def in_order(
+    window: pa.Table, session: pa.ChunkedArray | pa.Array, ranks: Mapping[bytes, int] | None = None
+) -> tuple[pa.Table, Ints, Sequence[bytes]]:
+    """The rows by session, and within a session by rank of the connection, time and message id.
+
+    Also the session of each row as a number, and the names of these numbers.
+    """
     encoded = _encoded(session)
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     ts = _times(window["ts"])
     ids = _halves(window["message_id"])
-    if not _is_sorted(codes, ts, *ids):
+    if ranks is not None:
+        connection = _encoded(window["connection_id"])
+        of_word = np.array([ranks.get(one, -1) for one in connection.dictionary.to_pylist()], np.int64)
+        order = np.lexsort((ids[1], ids[0], ts, of_word[connection.indices.to_numpy(zero_copy_only=False)], codes))
+        window, codes = window.take(pa.array(order)), codes[order]
+    elif not _is_sorted(codes, ts, *ids):
         order = np.argsort(codes, kind="stable")
         if not _is_sorted(codes[order], ts[order], ids[0][order], ids[1][order]):
             order = np.lexsort((ids[1], ids[0], ts, codes))

@@ -36,30 +36,30 @@ class _Group(NamedTuple):
 
 
 def read_windows(
-    paths: Sequence[Path], columns: Sequence[str], *, protocol: str | None = None, sessions: pa.Array | None = None, by: str = "session_id"
+    paths: Sequence[Path], columns: Sequence[str], protocol: str | None = None, by: str = "session_id", chosen: pa.Array | None = None
 ) -> Iterator[pa.Table]:
     """The rows of these files, in windows that follow each other in time.
 
-    `protocol` selects rows of one protocol, `sessions` those whose column `by` has one of these values.
+    `protocol` selects rows of one protocol, `chosen` those whose column `by` has one of these values.
     """
     wanted = list(dict.fromkeys([*columns, "session_id", "connection_id", "ts", "message_id", *(["protocol"] if protocol else [])]))
     files = [pq.ParquetFile(path, read_dictionary=[name for name in DICTIONARIES if name in wanted]) for path in paths]
     try:
-        yield from _windows(files, wanted, protocol, sessions, by)
+        yield from _windows(files, wanted, protocol, chosen, by)
     finally:
         for file in files:
             file.close()
 
 
 def _windows(
-    files: Sequence[pq.ParquetFile], columns: Sequence[str], protocol: str | None, sessions: pa.Array | None, by: str
+    files: Sequence[pq.ParquetFile], columns: Sequence[str], protocol: str | None, ids: pa.Array | None, by: str
 ) -> Iterator[pa.Table]:
     groups = sorted(_groups(files))
     held: list[pa.Table] = []
     rows = 0
     for place, group in enumerate(groups):
         read = files[group.file].read_row_group(group.number, columns=list(columns), use_threads=False)
-        chosen = _chosen(read, protocol, sessions, by)
+        chosen = _chosen(read, protocol, ids, by)
         if chosen.num_rows:
             held.append(chosen)
             rows += chosen.num_rows
@@ -97,11 +97,11 @@ def _earliest(group: pq.RowGroupMetaData) -> int:
     return NO_TIME
 
 
-def _chosen(rows: pa.Table, protocol: str | None, sessions: pa.Array | None, by: str) -> pa.Table:
+def _chosen(rows: pa.Table, protocol: str | None, ids: pa.Array | None, by: str) -> pa.Table:
     if protocol is not None:
         rows = rows.filter(_equals(rows["protocol"], [protocol])).drop_columns(["protocol"])
-    if sessions is not None:
-        rows = rows.filter(_equals(rows[by], sessions))
+    if ids is not None:
+        rows = rows.filter(_equals(rows[by], ids))
     return rows
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
+from wirelake.lake.gold.fold.connection_order import ranked_windows
 from wirelake.lake.gold.fold.facts import CONNECTION_COLUMNS, INDEX_COLUMNS, QUARANTINE_COLUMNS, session_facts
 from wirelake.lake.gold.fold.rows import unclaimed_rows
 from wirelake.lake.gold.fold.seen import analyzer_of, columns_of, table_of
@@ -76,9 +78,7 @@ def write_plan(index: pa.Table, links: Mapping[bytes, bytes], slots: Sequence[in
     of_slot = np.zeros(max(item.last for item in items) + 1, np.int64)
     for number, item in enumerate(items):
         of_slot[item.first : item.last + 1] = number
-    chosen = index.select(
-        ["batch", "protocol", "file", *INDEX_COLUMNS] if "file" in index.column_names else ["batch", "protocol", *INDEX_COLUMNS]
-    )
+    chosen = index.select(["batch", "protocol", "file", "last_seen", *INDEX_COLUMNS])
     of_item = of_slot[np.asarray(slots, np.int64)]
     order = np.argsort(of_item, kind="stable")
     chosen = chosen.append_column(_LINK, pa.array([links.get(one) for one in index["connection_id"].to_pylist()], pa.binary()))
@@ -198,17 +198,19 @@ class _ItemFold:
         )
         if said.num_rows:
             own = table_of(protocol)
-            chosen, by = (of_connections, "connection_id") if is_link else (ids, "session_id")
-            windows = read_windows(
+            read = partial(
+                read_windows,
                 self._paths(table_named(own), said),
                 columns_of(analyzer_of(protocol).MESSAGE),
-                protocol=None if own == protocol else protocol,
-                sessions=chosen,
-                by=by,
+                None if own == protocol else protocol,
+                "connection_id" if is_link else "session_id",
             )
-            for window in windows:
+            ranked_by = analyzer_of(protocol).RANKED_BY
+            chosen = of_connections if is_link else ids
+            windows = ((window, None) for window in read(chosen)) if ranked_by is None else ranked_windows(read, said, ranked_by)
+            for window, ranks in windows:
                 self._messages += window.num_rows
-                fold.feed(window)
+                fold.feed(window, ranks)
         fold.finish()
         return unclaimed.filter(pc.invert(mine))
 

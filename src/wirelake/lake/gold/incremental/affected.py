@@ -27,7 +27,7 @@ from wirelake.lake.store.slots import slot
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 from wirelake.lake.tables.protocols import LINKS
 
-__all__ = ["Affected", "affected", "minutes"]
+__all__ = ["Affected", "affected", "linked", "minutes"]
 
 _MINUTE_US: Final = 60_000_000
 Flags = npt.NDArray[np.bool_]
@@ -64,7 +64,7 @@ def affected(lake: Path, built: int, newest: int) -> Affected:
     """Return what batches after `built`, up to `newest`, affect. With `built` 0 it is everything."""
     index = delta.dataset(lake, CONNECTION_INDEX).to_table(filter=pads.field("batch") <= newest)
     named = index["session_id"]
-    index, links = _linked(index)
+    index, links = linked(index)
     sessions, connections = (_codes(index[name]) for name in ("session_id", "connection_id"))
     batches = index["batch"].to_numpy()
     is_new = batches > built
@@ -100,7 +100,7 @@ def _codes(column: pa.ChunkedArray) -> Ints:
     return codes
 
 
-def _linked(index: pa.Table) -> tuple[pa.Table, dict[bytes, bytes]]:
+def linked(index: pa.Table) -> tuple[pa.Table, dict[bytes, bytes]]:
     """Give all rows of a connection that carried a link the link's session, also those from before it was agreed on."""
     is_link = pc.is_in(index["protocol"], value_set=pa.array(LINKS, pa.string()))
     carried = index.filter(pc.and_(is_link, pc.not_equal(index["session_id"], index["connection_id"])))
