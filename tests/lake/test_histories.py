@@ -38,7 +38,13 @@ SEEDS = 24
 WRITERS = {"emp": emp.write, "event_mesh": event_mesh.write, "relink": relink.write, "wolpertinger": wolpertinger.write, "yamp": yamp.write}
 FOLDED = ("exchanges", "violations", "sessions")
 
-AS_SQL: dict[str, dict[str, str]] = {}
+AS_SQL = {
+    "emp": {"exchanges": "a15651dd41125aa2", "violations": "2c9b35bc1ef405a6", "sessions": "1d368393cf1c4bfd"},
+    "event_mesh": {"exchanges": "e3b0c44298fc1c14", "violations": "27fa91ef199400d1", "sessions": "1edbcc95f7e2de2a"},
+    "relink": {"exchanges": "e8dcdc6cdcc49f2b", "violations": "46c1f8ffc8160546", "sessions": "0d5ea42a0495e4b5"},
+    "wolpertinger": {"exchanges": "5b3f07349708f892", "violations": "760242c61c658a66", "sessions": "5179e3877670246d"},
+    "yamp": {"exchanges": "85c393dc4c3531df", "violations": "875bb44fcdd8f3bf", "sessions": "07e3c61050c22d9a"},
+}
 
 
 def decoded(paths, protocol):
