@@ -123,7 +123,7 @@ def random_rows(dice, count):
 @pytest.mark.parametrize(("seed", "count", "buffer"), [(1, 3000, 65_536), (2, 3000, 7), (3, 1, 1), (4, 40, 5)])
 def test_random_rows_in_random_batches_give_what_sql_computes(spark, tmp_path, monkeypatch, seed, count, buffer):
     """Plain or dictionary-encoded, one by one or many at once, with nulls everywhere."""
-    monkeypatch.setattr(index_rows, "_BUFFER_ROWS", buffer)
+    monkeypatch.setattr(index_rows, "BUFFER_ROWS", buffer)
     dice = random.Random(seed)
     sheets = Sheets(tmp_path, INPUTS, 1)
     made = IndexRows(1, sheets.name)

@@ -44,8 +44,9 @@ def fold_sessions(spark: SparkSession, lake: Path, what: Affected, scratch: Path
     slots = [session_slots[key] for key in what.index["session_id"].to_pylist()]
     files = {table.name: delta.entries(lake, table) for table in FOLDED}
     ranges, removed = _ranges(files, what, slots, _tasks(spark))
+    kept = {} if what.is_all else removed
     items = [
-        WorkItem(one.first, one.last, {name: [file.path for file in gone if _covers(one, file)] for name, gone in removed.items()})
+        WorkItem(one.first, one.last, {name: [file.path for file in gone if _covers(one, file)] for name, gone in kept.items()})
         for one in ranges
     ]
     if not items:
@@ -94,6 +95,8 @@ def _ranges(files: dict[str, list[File]], what: Affected, slots: list[int], task
     np.add.at(messages, np.asarray(slots, np.int64), what.index["messages"].fill_null(0).to_numpy())
     total = int(messages.sum())
     most = min(KEY_RANGE_ROWS, max(_SMALL_ROWS, total // tasks + 1))
+    if what.is_all:  # rows of sessions that are gone must not stay
+        return key_ranges.plan([], range(key_ranges.SLOTS), total, most).key_ranges, files
     by_range: dict[KeyRange, int] = {}
     for one in (file for each in files.values() for file in each):
         known = key_ranges.range_of(one)
