@@ -2,7 +2,7 @@
 
 import random
 
-from wirelake.lake.gold.incremental.affected import SLOTS
+from wirelake.lake.store.slots import SLOTS
 from wirelake.lake.gold.incremental.key_ranges import KeyRange, plan
 from wirelake.lake.store.delta import File
 

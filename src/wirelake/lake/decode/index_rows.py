@@ -9,7 +9,7 @@ tables for its files. Memory is bounded by the number of groups. Needs no Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ from wirelake.lake.tables.schema import TIME, Table
 __all__ = ["BUFFER_ROWS", "COLUMNS", "INPUTS", "IndexRows"]
 
 IntArray = npt.NDArray[np.int64]
+Columns = Mapping[str, pa.Array | IntArray]
+"""Columns of rows that are added up."""
 
 INPUTS: Final = (messages.TABLE, connections.TABLE, quarantine.TABLE)
 """Tables whose rows are summed up."""
@@ -87,7 +89,7 @@ class _Sums:
         self._rows = 0
         self._most = BUFFER_ROWS
 
-    def add(self, columns: Mapping[str, Any]) -> None:
+    def add(self, columns: Columns) -> None:
         """Add rows."""
         part = pa.table(dict(columns))
         self._parts.append(part)
@@ -209,19 +211,21 @@ class IndexRows:
         parts = ((CONNECTION_INDEX, flows), (MINUTE_INDEX, minutes))
         return {table.name: [self._fitted(table, part) for part in those if part] for table, those in parts}
 
-    def _fitted(self, table: Table, columns: Mapping[str, Any]) -> pa.RecordBatch:
+    def _fitted(self, table: Table, columns: Columns) -> pa.RecordBatch:
         """The columns of a table in their order; those that are missing are null."""
         count = len(next(iter(columns.values())))
         known = dict(columns) | {"batch": pa.repeat(self._batch, count), "file": pa.repeat(self._file, count)}
         arrays = []
         for field in table.schema:
             values = known.get(field.name)
-            if isinstance(values, pa.ChunkedArray):
+            if isinstance(values, np.ndarray):
+                values = pa.array(values)
+            elif isinstance(values, pa.ChunkedArray):
                 values = values.combine_chunks()
             arrays.append(pa.nulls(count, field.type) if values is None else values.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
 
-    def _said_rows(self) -> dict[str, Any] | None:
+    def _said_rows(self) -> Columns | None:
         total = self._said.total()
         if total is None:
             return None
@@ -268,7 +272,7 @@ class IndexRows:
             "parting": None if self._partings is None else _partings(rows),
         }
 
-    def _happened_rows(self) -> dict[str, Any] | None:
+    def _happened_rows(self) -> Columns | None:
         total = self._happened.total()
         if total is None:
             return None
@@ -284,11 +288,11 @@ class IndexRows:
             "last_seen": sums["last_seen_max"],
         }
 
-    def _unread_rows(self) -> dict[str, Any] | None:
+    def _unread_rows(self) -> Columns | None:
         total = self._unread.total()
         return None if total is None else {name: total[name] for name in total.column_names}
 
-    def _minute_rows(self) -> dict[str, Any] | None:
+    def _minute_rows(self) -> Columns | None:
         total = self._minutes.total()
         if total is None:
             return None
@@ -305,7 +309,7 @@ class IndexRows:
             "quarantined": pa.array(np.zeros(len(what), np.int64)),
         }
 
-    def _unread_minute_rows(self) -> dict[str, Any] | None:
+    def _unread_minute_rows(self) -> Columns | None:
         total = self._unread_minutes.total()
         if total is None:
             return None
