@@ -119,8 +119,8 @@ def ends_of(connections: pa.Table) -> pa.Table:
 
 def _endpoint(rows: pa.Table, side: str) -> pa.Array:
     """Address and port; what is missing is left out."""
-    port = _plain(rows[f"{side}_port"]).cast(pa.string())
-    return pc.binary_join_element_wise(_plain(rows[f"{side}_address"]), port, ":", null_handling="skip")
+    address, port = _plain(rows[f"{side}_address"]), _plain(rows[f"{side}_port"]).cast(pa.string())
+    return pc.coalesce(pc.binary_join_element_wise(address, port, ":"), address, port, "")
 
 
 class PacketFold:
