@@ -14,7 +14,7 @@ from tests.lake.relink_sessions import record as record_relink
 from tests.lake.yamp_sessions import record as record_yamp
 from tests.protocols.event_mesh.receiving import store
 
-from wirelake.lake.gold.incremental import fold_sessions, plan_mode
+from wirelake.lake.gold.incremental import fold_sessions, judge_security
 from wirelake.lake.gold.incremental import refresh as incremental_refresh
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta
@@ -69,11 +69,13 @@ def differing(lake, yardstick):
 
 
 def test_three_ingests_in_the_wrong_order_give_the_same_tables_as_one(spark, at_once, tmp_path, monkeypatch):
-    """The last one goes about it as if there were much to do."""
+    """The last one divides packets into passes and ranges of keys as if there were many."""
     paths, yardstick = at_once
     assert len([path for path in paths if path.name.startswith("emp")]) > 5
-    for part, small in ((paths[2::3], plan_mode.SMALL_ROWS), (paths[1::3], plan_mode.SMALL_ROWS), (paths[0::3], 0)):
-        monkeypatch.setattr(plan_mode, "SMALL_ROWS", small)
+    for part, most in ((paths[2::3], None), (paths[1::3], None), (paths[0::3], 3)):
+        if most is not None:
+            monkeypatch.setattr(judge_security, "PASS_ROWS", most)
+            monkeypatch.setattr(judge_security, "KEY_RANGE_ROWS", most)
         ingest(spark, tmp_path / "lake", part, keys=store())
     assert differing(tmp_path / "lake", yardstick) == {}
 

@@ -2,9 +2,9 @@
 
 import random
 
-from wirelake.lake.store.slots import SLOTS
 from wirelake.lake.gold.incremental.key_ranges import KeyRange, plan
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.slots import SLOTS
 
 ALL = range(SLOTS)
 

@@ -217,7 +217,7 @@ class GoldFile:
             self._path.unlink(missing_ok=True)
 
 
-_DISTINCT: Final = frozenset({"correlation_id", "request_message_id", "response_message_id", "message_id"})
+_DISTINCT: Final = frozenset({"correlation_id", "request_message_id", "response_message_id", "message_id", "first_message_id"})
 """Columns whose values differ from row to row: a dictionary would only cost."""
 
 

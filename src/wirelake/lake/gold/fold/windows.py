@@ -20,7 +20,7 @@ from wirelake.lake.gold.fold.seen import DICTIONARIES
 from wirelake.lake.tables.schema import TIME
 from wirelake.protocols.analyzer import NO_TIME
 
-__all__ = ["WINDOW_ROWS", "read_windows"]
+__all__ = ["WINDOW_ROWS", "is_any_of", "read_windows"]
 
 WINDOW_ROWS: Final = 65_536
 """A window has at least so many rows, if there are as many."""
@@ -99,13 +99,13 @@ def _earliest(group: pq.RowGroupMetaData) -> int:
 
 def _chosen(rows: pa.Table, protocol: str | None, ids: pa.Array | None, by: str) -> pa.Table:
     if protocol is not None:
-        rows = rows.filter(_equals(rows["protocol"], [protocol])).drop_columns(["protocol"])
+        rows = rows.filter(is_any_of(rows["protocol"], [protocol])).drop_columns(["protocol"])
     if ids is not None:
-        rows = rows.filter(_equals(rows[by], ids))
+        rows = rows.filter(is_any_of(rows[by], ids))
     return rows
 
 
-def _equals(column: pa.ChunkedArray, chosen: pa.Array | Collection[str]) -> pa.Array:
+def is_any_of(column: pa.ChunkedArray, chosen: pa.Array | Collection[str]) -> pa.Array:
     """Which values of a column are chosen; asks each word of its dictionary once."""
     array = column.unify_dictionaries().combine_chunks()
     if isinstance(array, pa.ChunkedArray):

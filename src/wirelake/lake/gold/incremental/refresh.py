@@ -24,20 +24,21 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from wirelake.lake.gold import metrics, security, topology
+from wirelake.lake.gold import metrics, topology
 from wirelake.lake.gold.arrow_metrics import metrics_of
 from wirelake.lake.gold.arrow_topology import topology_of
+from wirelake.lake.gold.fold.security import PROTOCOL, THREATENING
 from wirelake.lake.gold.fold.work import FOLDED
 from wirelake.lake.gold.incremental import index, minute_index
 from wirelake.lake.gold.incremental.affected import Affected, affected, minutes
 from wirelake.lake.gold.incremental.fold_sessions import fold_sessions
-from wirelake.lake.gold.incremental.inputs import Inputs
-from wirelake.lake.gold.incremental.plan_mode import plan_mode
+from wirelake.lake.gold.incremental.judge_security import judge_security
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
+from wirelake.lake.session.start import set_for_now
 from wirelake.lake.sources.tables import frame, spark_schema
 from wirelake.lake.store import delta, gold_commit, journal
 from wirelake.lake.store.slots import SLOTS, slot
-from wirelake.lake.tables import exchanges, ledger, messages, violations
+from wirelake.lake.tables import exchanges, ledger, messages, security, violations
 from wirelake.lake.tables.catalog import GOLD
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 from wirelake.lake.tables.schema import Table
@@ -50,6 +51,7 @@ __all__ = ["refresh"]
 _MINUTE_US: Final = 60_000_000
 _LOG: Final = logging.getLogger("wirelake.lake")
 _EVERY_SLOT: Final = frozenset(range(SLOTS))
+_UTC: Final = {"spark.sql.session.timeZone": "UTC"}
 
 DRIVER_ROWS: Final = 2_000_000
 """Sums of up to this many rows are added up on the driver: planning a Spark job takes longer. Beyond, Spark SQL does it."""
@@ -123,56 +125,37 @@ class _Refresh:
 
     def judge(self, keys: TrustStore | None) -> None:
         """Check all of history by these keys."""
-        everything = affected(self._lake, 0, self._newest)
-        with plan_mode(self._spark, self._rows(everything.fresh)):
-            self._security(self._inputs(everything), everything, keys)
+        self._security(affected(self._lake, 0, self._newest), keys)
 
     def catch_up(self, keys: TrustStore | None, judge_all: bool) -> None:
         """Rebuild what new batches affect."""
         self._tell("index")
-        with plan_mode(self._spark, self._rows([batch for batch in self._said if self._built < batch <= self._newest])):
-            index.extend(self._spark, self._lake, self._newest)
+        index.extend(self._spark, self._lake, self._newest)
         what = affected(self._lake, self._built, self._newest)
         _LOG.info(
             "batches %s affect sessions in %d older ones; protocols: %s", list(what.fresh), len(what.older), ", ".join(what.protocols)
         )
         is_judged = keys is not None and judge_all
         self._by_session(what)
-        if not is_judged:
-            with plan_mode(self._spark, self._rows([*what.fresh, *what.older])):
-                self._security(self._inputs(what), what, keys)
         if is_judged:
             self.judge(keys)
+        else:
+            self._security(what, keys)
         self._tell(metrics.TABLE.name)
         if self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, MINUTE_INDEX) <= DRIVER_ROWS:
             self._small_metrics(what)
         else:
-            with plan_mode(self._spark, DRIVER_ROWS):
+            with set_for_now(self._spark, _UTC):
                 self._metrics(what)
         self._tell(topology.TABLE.name)
         if self._rows_in(CONNECTION_INDEX) <= DRIVER_ROWS:
             self._small_topology()
         else:
-            with plan_mode(self._spark, DRIVER_ROWS):
+            with set_for_now(self._spark, _UTC):
                 self._topology()
 
     def _rows_in(self, *tables: Table) -> int:
         return sum(file.rows for table in tables for file in delta.entries(self._lake, table))
-
-    def _inputs(self, what: Affected) -> Inputs:
-        return Inputs(self._spark, self._lake, what, self._scratch)
-
-    def _replace(self, part: Inputs, what: Affected, table: Table, rows: DataFrame) -> None:
-        """Replace the rows of affected sessions."""
-        self.tables.replace(
-            part.spark,
-            table,
-            rows,
-            key=sql.col("session_id"),
-            slots=what.slots if self._built else _EVERY_SLOT,
-            more=self._rows(what.fresh),
-            others=(lambda before: part.affected(before, how="left_anti")) if self._built else None,
-        )
 
     def _by_session(self, what: Affected) -> None:
         """Rebuild `exchanges`, `violations` and `sessions`: fold affected sessions."""
@@ -181,17 +164,15 @@ class _Refresh:
         changes = fold_sessions(self._spark, self._lake, what, self._scratch)
         self.tables.changes.update({change.table: change for change in changes})
 
-    def _security(self, part: Inputs, what: Affected, keys: TrustStore | None) -> None:
-        """Rebuild `security`."""
+    def _security(self, what: Affected, keys: TrustStore | None) -> None:
+        """Rebuild `security`: judge affected sessions."""
         self._tell(security.TABLE.name)
         is_kept = self._built or not self._rows_in(security.TABLE)  # else it may have rows of sources that are gone
-        if is_kept and security.PROTOCOL not in what.protocols and not self._threatened(what):
+        if is_kept and PROTOCOL not in what.protocols and not self._threatened(what):
             self.tables.leave(security.TABLE)
             return
-        broken = part.affected(self.tables.afterwards(part.spark, violations.TABLE))
-        silver = {name: part[name] for name in security.INPUTS if name != violations.TABLE.name}
-        before = part.affected(frame(part.spark, self._lake, security.TABLE))
-        self._replace(part, what, security.TABLE, security.build(**silver, violations=broken, before=before, keys=keys))
+        broken = self.tables.entries_afterwards(violations.TABLE)
+        self.tables.changes[security.TABLE.name] = judge_security(self._spark, self._lake, what, broken, self._scratch, keys)
 
     def _threatened(self, what: Affected) -> bool:
         """Whether a violation of an affected session is, or was, a threat."""
@@ -200,9 +181,9 @@ class _Refresh:
         files = [str(at / file.path) for file in (*change.removed, *change.added)]
         if not files:
             return False
-        is_threat = pads.field("rule").isin(sorted(security.THREATENING))
+        is_threat = pads.field("rule").isin(sorted(THREATENING))
         threatened = pads.dataset(files, format="parquet").to_table(["session_id"], filter=is_threat)["session_id"]
-        return bool(pc.any(pc.is_in(threatened, value_set=what.keys)).as_py())
+        return bool(pc.any(pc.is_in(pc.coalesce(threatened, b""), value_set=what.keys)).as_py())
 
     def _minutes(self, what: Affected) -> list[int]:
         """The minutes that change."""

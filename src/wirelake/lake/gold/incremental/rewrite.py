@@ -94,20 +94,16 @@ class Rebuilding:
         """Leave the table as it is."""
         self.changes[table.name] = Change(table.name, [], [])
 
-    def written(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Read what was written for a table: all new rows, and old ones in the same files."""
-        return frame_of_files(spark, self._lake, table, self.changes[table.name].added)
-
-    def files_afterwards(self, table: Table) -> list[Path]:
+    def entries_afterwards(self, table: Table) -> list[File]:
         """List the files of a table as it will be after the commit."""
         change = self.changes.get(table.name, Change(table.name, [], []))
         gone = {file.path for file in change.removed}
-        files = [file for file in delta.entries(self._lake, table) if file.path not in gone]
-        return [delta.folder(self._lake, table) / file.path for file in (*files, *change.added)]
+        return [*(file for file in delta.entries(self._lake, table) if file.path not in gone), *change.added]
+
+    def files_afterwards(self, table: Table) -> list[Path]:
+        """List the paths of these files."""
+        return [delta.folder(self._lake, table) / file.path for file in self.entries_afterwards(table)]
 
     def afterwards(self, spark: SparkSession, table: Table) -> DataFrame:
         """Read the whole table as it will be after the commit."""
-        change = self.changes.get(table.name, Change(table.name, [], []))
-        gone = {file.path for file in change.removed}
-        stays: list[File] = [file for file in delta.entries(self._lake, table) if file.path not in gone]
-        return frame_of_files(spark, self._lake, table, [*stays, *change.added])
+        return frame_of_files(spark, self._lake, table, self.entries_afterwards(table))

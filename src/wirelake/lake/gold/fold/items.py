@@ -1,0 +1,173 @@
+"""Work items: each has the sessions of a range of hash slots, and the files that have their rows.
+
+The driver makes them from the connection index and writes them to one scratch file. A task reads its own row group of it and writes one
+file per gold table, with the rows of other sessions that stood in the files it replaces.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from wirelake.lake.gold.fold.facts import INDEX_COLUMNS
+from wirelake.lake.store import delta
+from wirelake.lake.store.delta import File
+from wirelake.lake.store.parquet import GoldFile
+from wirelake.lake.store.slots import slot
+from wirelake.lake.tables import quarantine
+from wirelake.lake.tables.catalog import table as table_named
+from wirelake.lake.tables.schema import Table
+
+__all__ = ["Item", "ItemFiles", "Plan", "links_in", "write_plan"]
+
+_LINK: Final = "link"
+_MERGED: Final = re.compile(r"part-\d{8}-\d{8}-")
+"""The name of a file that compaction wrote: it has the first and last of its batches."""
+
+
+class Item(msgspec.Struct, frozen=True):
+    """A range of slots, and the files of each table that its new files replace."""
+
+    first: int
+    last: int
+    replaced: dict[str, list[str]]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The items of a job, and where its tasks find what they are about."""
+
+    lake: str
+    index: str
+    """The scratch file: rows of the connection index, a row group for each item."""
+    keys: str | None
+    """The scratch file with all keys whose rows are replaced; None: all rows are."""
+    items: list[Item]
+
+
+def write_plan(index: pa.Table, links: Mapping[bytes, bytes], slots: Sequence[int], items: Sequence[Item], path: Path) -> None:
+    """Write the rows of the index, item by item. `slots` has the slot of each row."""
+    of_slot = np.zeros(max(item.last for item in items) + 1, np.int64)
+    for number, item in enumerate(items):
+        of_slot[item.first : item.last + 1] = number
+    chosen = index.select(["batch", "protocol", "file", "last_seen", *INDEX_COLUMNS])
+    of_item = of_slot[np.asarray(slots, np.int64)]
+    order = np.argsort(of_item, kind="stable")
+    chosen = chosen.append_column(_LINK, pa.array([links.get(one) for one in index["connection_id"].to_pylist()], pa.binary()))
+    chosen, of_item = chosen.take(pa.array(order)), of_item[order]
+    edges = np.searchsorted(of_item, np.arange(len(items) + 1))
+    with pq.ParquetWriter(path, chosen.schema) as writer:
+        for number in range(len(items)):
+            part = chosen.slice(edges[number], edges[number + 1] - edges[number])
+            writer.write_table(part, row_group_size=max(part.num_rows, 1))
+
+
+def links_in(index: pa.Table) -> dict[bytes, bytes]:
+    """Connection -> the link that it carried, from rows of a plan."""
+    named = zip(index["connection_id"].to_pylist(), index[_LINK].to_pylist(), strict=True)
+    return {connection_id: link for connection_id, link in named if link is not None}
+
+
+class ItemFiles:
+    """What a task reads and writes for one work item."""
+
+    def __init__(self, plan: Plan, number: int, tables: Sequence[Table]) -> None:
+        self.lake = Path(plan.lake)
+        self._plan = plan
+        self._number = number
+        self._item = plan.items[number]
+        name = f"leaf-{self._item.first:04d}-{self._item.last:04d}-{uuid.uuid4().hex}.parquet"
+        folder = f"batch-{uuid.uuid4().hex}"
+        self._files = {table.name: GoldFile(delta.folder(self.lake, table), f"{folder}/{name}", table) for table in tables}
+
+    def index(self) -> pa.Table:
+        """The rows of the connection index of the item's sessions."""
+        file = pq.ParquetFile(self._plan.index)
+        parts = [number for number in range(file.num_row_groups) if number == self._number]
+        return file.read_row_groups(parts) if parts else file.schema_arrow.empty_table()
+
+    def emit(self, name: str, rows: pa.Table) -> None:
+        """Write rows of the table of this name."""
+        self._files[name].add(rows)
+
+    def close(self) -> dict[str, File]:
+        """Close all files; tables without rows have none."""
+        written = {name: file.close() for name, file in self._files.items()}
+        return {name: file for name, file in written.items() if file is not None}
+
+    def discard(self) -> None:
+        """Delete all files."""
+        for file in self._files.values():
+            file.discard()
+
+    def keep_others(self) -> None:
+        """Copy the rows of other sessions out of the files that are replaced."""
+        if self._plan.keys is None:
+            return
+        for name, paths in self._item.replaced.items():
+            table = table_named(name)
+            for path in paths:
+                rows = pads.dataset(delta.folder(self.lake, table) / path, schema=table.schema, format="parquet")
+                for batch in rows.to_batches():
+                    named = pc.coalesce(batch["session_id"], b"")
+                    stays = pc.and_(pc.invert(pc.is_in(named, value_set=self._keys)), self.is_mine(named))
+                    self._files[name].add(pa.Table.from_batches([batch]).filter(stays))
+
+    def replaced(self, table: Table) -> list[Path]:
+        """The files of a table that are replaced."""
+        return [delta.folder(self.lake, table) / path for path in self._item.replaced.get(table.name, ())]
+
+    def is_replaced(self, session_ids: pa.Array) -> pa.Array:
+        """Which sessions are the item's, and have rows that are replaced."""
+        named = pc.coalesce(session_ids, b"")
+        mine = self.is_mine(named)
+        return mine if self._plan.keys is None else pc.and_(mine, pc.is_in(named, value_set=self._keys))
+
+    def is_mine(self, session_ids: pa.Array) -> pa.Array:
+        """Which ids have a slot of this item: a file that is split has others, too."""
+        encoded = session_ids.dictionary_encode()
+        is_mine = [self._item.first <= slot(key) <= self._item.last for key in encoded.dictionary.to_pylist()]
+        return pa.array(is_mine, pa.bool_()).take(encoded.indices)
+
+    @cached_property
+    def _keys(self) -> pa.Array:
+        return pq.read_table(self._plan.keys)["session_id"].combine_chunks()
+
+    def paths(self, table: Table, index: pa.Table) -> list[Path]:
+        """The files of a table that have rows of these index rows."""
+        names = index["file"].to_pylist() if "file" in index.column_names else [None] * index.num_rows
+        wanted = set(zip(index["batch"].to_pylist(), names, strict=True))
+        found: dict[str, None] = {}
+        by_batch = delta.files_by_batch(self.lake, table)
+        for batch, name in sorted(wanted, key=lambda one: (one[0], one[1] or "")):
+            of_batch = [file.path for file in by_batch.get(batch, ())]
+            if name in of_batch:
+                of_batch = [name]
+            elif name is not None:  # the task wrote no rows of this table, or compaction merged its file
+                of_batch = [path for path in of_batch if _MERGED.match(path)]
+            found.update(dict.fromkeys(of_batch))
+        return [delta.folder(self.lake, table) / path for path in found]
+
+    def unreadable(self, index: pa.Table, columns: Sequence[str]) -> pa.Table:
+        """Rows of `quarantine` of these sessions and connections, and of no session if they are the item's."""
+        paths = self.paths(quarantine.TABLE, index.filter(pc.is_null(index["direction"])))
+        if not paths:
+            return quarantine.TABLE.schema.empty_table().select(list(columns))
+        rows = delta.dataset(self.lake, quarantine.TABLE, paths).to_table(columns=list(columns))
+        links = links_in(index)
+        named = [
+            links.get(connection_id or b"", session_id or b"")
+            for session_id, connection_id in zip(rows["session_id"].to_pylist(), rows["connection_id"].to_pylist(), strict=True)
+        ]
+        rows = rows.set_column(rows.schema.get_field_index("session_id"), "session_id", pa.array(named, pa.binary()))
+        return rows.filter(pc.is_in(rows["session_id"], value_set=pc.unique(index["session_id"])))

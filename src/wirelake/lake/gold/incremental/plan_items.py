@@ -1,0 +1,99 @@
+"""Divide affected sessions into work items, each for one task (`gold/fold/items.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from wirelake.lake.gold.fold.items import Item, Plan, write_plan
+from wirelake.lake.gold.incremental import key_ranges
+from wirelake.lake.gold.incremental.affected import Affected
+from wirelake.lake.gold.incremental.key_ranges import KeyRange
+from wirelake.lake.session.start import is_connect
+from wirelake.lake.store import delta
+from wirelake.lake.store.delta import File
+from wirelake.lake.store.slots import SLOTS, slot
+from wirelake.lake.tables.schema import Table
+
+__all__ = ["ItemPlan", "covers", "plan_items"]
+
+_SMALL_ROWS: Final = 20_000
+"""Messages that are not worth a second task."""
+
+
+class ItemPlan:
+    """Work items, and the files of each table that they replace."""
+
+    def __init__(self, plan: Plan, removed: dict[str, list[File]]) -> None:
+        self.plan: Final = plan
+        self.removed: Final = removed
+
+
+def plan_items(
+    spark: SparkSession,
+    lake: Path,
+    tables: Sequence[Table],
+    what: Affected,
+    scratch: Path,
+    *,
+    index: pa.Table,
+    most: int,
+) -> ItemPlan:
+    """Plan how tasks write these tables. All have the same ranges of slots.
+
+    `index` has the rows of the connection index that tasks need; about `most` messages go to one item. Rows of other sessions are kept,
+    unless every session is affected: then a session without rows in the index is gone.
+    """
+    of_session = {key: slot(key) for key in pc.unique(index["session_id"]).to_pylist()}
+    of_row = [of_session[key] for key in index["session_id"].to_pylist()]
+    files = {table.name: delta.entries(lake, table) for table in tables}
+    messages = int(pc.sum(index["messages"]).as_py() or 0)
+    slots = range(SLOTS) if what.is_all else what.slots
+    ranges, removed = _ranges(files, slots, messages, min(most, max(_SMALL_ROWS, messages // _tasks(spark) + 1)))
+    items = [
+        Item(one.first, one.last, {name: [file.path for file in gone if covers(one, file)] for name, gone in removed.items()})
+        for one in ranges
+    ]
+    at, keys = scratch / f"{tables[0].name}-plan.parquet", scratch / f"{tables[0].name}-keys.parquet"
+    if items:
+        write_plan(index, what.links, of_row, items, at)
+    if not what.is_all:
+        pq.write_table(pa.table({"session_id": what.keys}), keys)
+    return ItemPlan(Plan(str(lake), str(at), None if what.is_all else str(keys), items), removed)
+
+
+def _tasks(spark: SparkSession) -> int:
+    """How many tasks run at once, about."""
+    return 2 if is_connect(spark) else max(1, spark.sparkContext.defaultParallelism)
+
+
+def covers(one: KeyRange | Item, file: File) -> bool:
+    """Whether a file has keys of a range."""
+    of_file = key_ranges.range_of(file)
+    return of_file.first <= one.last and one.first <= of_file.last
+
+
+def _ranges(files: dict[str, list[File]], slots: Collection[int], messages: int, most: int) -> tuple[list[KeyRange], dict[str, list[File]]]:
+    """The ranges of slots to write, each by one task, and the files that are replaced.
+
+    A file is replaced by one task only: a new range lies within one old range, or covers whole ones.
+    """
+    by_range: dict[KeyRange, int] = {}
+    for one in (file for each in files.values() for file in each):
+        known = key_ranges.range_of(one)
+        by_range[known] = by_range.get(known, 0) + one.rows
+    if any(one != other and one.first <= other.last and other.first <= one.last for one in by_range for other in by_range):
+        by_range = {KeyRange(0, SLOTS - 1): sum(by_range.values())}  # written before all tables had the same ranges
+    planned = key_ranges.plan([File(key_ranges.name(one), 0, rows) for one, rows in by_range.items()], slots, messages, most)
+    replaced = [key_ranges.range_of(file) for file in planned.removed]
+    removed = {
+        name: [file for file in each if any(one.first <= key_ranges.range_of(file).first <= one.last for one in replaced)]
+        for name, each in files.items()
+    }
+    return planned.key_ranges, removed
