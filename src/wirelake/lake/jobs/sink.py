@@ -42,6 +42,7 @@ from wirelake.lake.tables import ledger, unrecognised
 from wirelake.lake.tables.catalog import SILVER
 from wirelake.lake.tables.index import INDEX_TABLES
 from wirelake.protocols.event_mesh.security.trust import TrustStore
+from wirelake.protocols.kernel import use_plain
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 __all__ = ["TableWriter", "Written", "results", "run"]
@@ -59,6 +60,10 @@ class Written(msgspec.Struct):
     """Ledger entries of this task. Other tasks may have entries of the same sources."""
     unrecognised: bytes = b""
     """Traffic of no known protocol. Other tasks may have seen the same hosts."""
+
+
+PLAIN_BYTES: Final = 256 * 1024
+"""Batches of fewer bytes are decoded without Numba: loading compiled scanners takes longer than they save."""
 
 
 class TableWriter:
@@ -149,10 +154,11 @@ class TableWriter:
 class _Decode:
     """In a task: decode all blocks and packet batches of a partition, and yield one row with what was written."""
 
-    def __init__(self, writer: TableWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: TableWriter, *, is_small: bool) -> None:
+        self._writer, self._is_small = writer, is_small
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        use_plain(self._is_small)
         first = next(batches, None)
         if first is not None:
             yield _row(self._writer.write(chain((first,), batches)))
@@ -173,11 +179,12 @@ class _Read:
 class _ReadAndDecode(_Read):
     """In a task: read its group of read tasks, decode it in place, and yield one row with what was written."""
 
-    def __init__(self, reader: BlockReader, groups: list[TaskGroup], writer: TableWriter) -> None:
+    def __init__(self, reader: BlockReader, groups: list[TaskGroup], writer: TableWriter, *, is_small: bool) -> None:
         super().__init__(reader, groups)
-        self._writer = writer
+        self._writer, self._is_small = writer, is_small
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        use_plain(self._is_small)
         yield _row(self._writer.write(super().__call__(batches)))
 
 
@@ -201,16 +208,17 @@ def results(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path,
     Keys travel in the pickled functions: plans and logs do not show them.
     """
     frames: list[DataFrame] = []
+    is_small = sum(task.size for task in (*plan.direct, *plan.partitioned)) < PLAIN_BYTES
     if plan.direct:
         groups = group_tasks(plan.direct)
         reader = BlockReader((), ports, 0, notes)
-        frames.append(_numbers(spark, groups).mapInArrow(_ReadAndDecode(reader, groups, writer), _RESULT))
+        frames.append(_numbers(spark, groups).mapInArrow(_ReadAndDecode(reader, groups, writer, is_small=is_small), _RESULT))
     if plan.partitioned:
         groups = group_tasks(plan.partitioned)
         reader = BlockReader((), ports, plan.buckets, notes)
         transfers = _numbers(spark, groups).mapInArrow(_Read(reader, groups), from_arrow_schema(NULLABLE))
         shuffled = transfers.repartitionById(plan.buckets, sql.col("bucket")).sortWithinPartitions("rank", "place")
-        frames.append(shuffled.mapInArrow(_Decode(writer), _RESULT))
+        frames.append(shuffled.mapInArrow(_Decode(writer, is_small=is_small), _RESULT))
     return reduce(lambda left, right: left.union(right), frames)
 
 

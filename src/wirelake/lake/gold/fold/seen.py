@@ -20,7 +20,10 @@ from wirelake.protocols.state_table import state_table
 
 __all__ = ["DICTIONARIES", "analyzer_of", "columns_of", "connection_events", "seen_messages", "table_of", "unreadable_ranges"]
 
-DICTIONARIES: Final = ("session_id", "connection_id", "direction", "source", "type_name", "name", "kind", "fault", "protocol")
+DICTIONARIES: Final = (
+    *("session_id", "connection_id", "direction", "source", "type_name", "name", "kind", "fault", "protocol"),
+    *("type", "root", "component", "method", "encryption", "uri", "serializer"),
+)
 """Columns with few distinct values: read as dictionaries, they cost almost nothing."""
 
 _TO_SERVER: Final = "to_server"
