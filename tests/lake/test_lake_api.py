@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.protocols.event_mesh.receiving import store
 
 import wirelake.lake
 from wirelake import protocols
@@ -79,11 +80,12 @@ def test_a_table_is_built_from_frames_as_an_ingest_builds_it(spark, lake):
         *("connections", "quarantine"),
     )
     inputs = {each.name: seen.frame(spark, each.name) for each in SILVER}
-    for name in ("exchanges", "violations", "sessions", "metrics", "topology"):
+    for name in ("exchanges", "violations", "sessions", "security", "metrics", "topology"):
         given = {one: inputs[one] for one in inputs_of(name)}
-        if name in ("sessions", "metrics"):  # what is given is not built again
+        if name in ("sessions", "security", "metrics"):  # what is given is not built again
             given |= {one: seen.frame(spark, one) for one in ("exchanges", "violations")}
-        built = build_table(spark, name, given).toArrow().to_pylist()
+        options = {"keys": store()} if name == "security" else {}
+        built = build_table(spark, name, given, **options).toArrow().to_pylist()
         assert sorted(map(repr, built)) == sorted(map(repr, seen.dataset(name).to_table().to_pylist())), name
 
 

@@ -1,7 +1,7 @@
 """`security`: packets and messages that may be an attack, and results of checking keys.
 
-Built by `gold/security.py`. Event Mesh has a row for every packet that carries a proof (HMAC or signature) or must not be accepted. Other
-protocols have a row for every broken rule that is a threat.
+Built by `gold/fold/security.py`. Event Mesh has a row for every packet that carries a proof (HMAC or signature) or must not be accepted.
+Other protocols have a row for every broken rule that is a threat.
 """
 
 from __future__ import annotations

@@ -87,7 +87,6 @@ _SENDER, _WIRE, _RECEIVER = range(3)
 _OBSERVERS: Final = ("client", "server", "wire")
 _RESULT: Final = ("verdict", "genuine", "trust")
 """What keys say of a packet."""
-_RESULT_SCHEMA: Final = pa.schema([("message_id", pa.binary()), ("verdict", pa.string()), ("genuine", pa.bool_()), ("trust", pa.string())])
 
 
 def pass_of(rows: pa.Table, passes: int) -> Ints:
@@ -165,7 +164,7 @@ def _verified(packets: pa.Table, keys: TrustStore) -> list[pa.Array]:
     has_proof = pc.or_(pc.is_valid(packets["hmac"]), pc.is_valid(packets["signature"]))
     is_asked = pc.and_(has_proof, pc.is_null(packets["fault"])).to_numpy()
     asked = packets.select(list(verify_rows.INPUT)).filter(pa.array(is_asked))
-    results = pa.Table.from_batches(verify_rows.judge_batches(_portions(asked), keys), _RESULT_SCHEMA)
+    results = pa.Table.from_batches(verify_rows.judge_batches(_portions(asked), keys), verify_rows.OUTPUT)
     places = pa.array(np.cumsum(is_asked) - 1, mask=~is_asked)
     return [_one(results[name]).take(places) for name in _RESULT]
 

@@ -4,7 +4,7 @@ The lake calls `verified` for a block being decoded, and `judge_batches` for row
 packed into datagrams again, and scanned. HMACs are many and cheap: a key is looked up once for all packets it may have made. Other packets
 are verified one by one, like live ones: with a signature, with a key inside, with a revoked or replaced key, with fields out of order.
 
-Time and replays are not judged here: the SQL of `security` does that.
+Time and replays are not judged here: the lake does that (`lake/gold/fold/security.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Array = np.ndarray[Any, Any]
 
 INPUT: Final = ("message_id", "ts", "packet_id", "flags", "event_type", "timestamp", "payload")
 """The columns of `event_mesh` that a packet is put together from, and when it was seen."""
-OUTPUT: Final = "message_id binary, verdict string, genuine boolean, trust string"
-"""What `judge_batches` gives, as Spark writes it down."""
+OUTPUT: Final = pa.schema([("message_id", pa.binary()), ("verdict", pa.string()), ("genuine", pa.bool_()), ("trust", pa.string())])
+"""What `judge_batches` gives."""
 GENUINE: Final = "GENUINE"
 """The verdict on a packet whose proofs are right and whose key may be trusted; else it is the name of a fault."""
 
