@@ -6,7 +6,6 @@ file per gold table, with the rows of other sessions that stood in the files it 
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -25,15 +24,13 @@ from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.parquet import GoldFile
 from wirelake.lake.store.slots import slot
-from wirelake.lake.tables import quarantine
+from wirelake.lake.tables import messages, quarantine
 from wirelake.lake.tables.catalog import table as table_named
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["Item", "ItemFiles", "Plan", "links_in", "write_plan"]
 
 _LINK: Final = "link"
-_MERGED: Final = re.compile(r"part-\d{8}-\d{8}-")
-"""The name of a file that compaction wrote: it has the first and last of its batches."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -144,17 +141,20 @@ class ItemFiles:
         return pq.read_table(self._plan.keys)["session_id"].combine_chunks()
 
     def paths(self, table: Table, index: pa.Table) -> list[Path]:
-        """The files of a table that have rows of these index rows."""
-        names = index["file"].to_pylist() if "file" in index.column_names else [None] * index.num_rows
-        wanted = set(zip(index["batch"].to_pylist(), names, strict=True))
+        """The files of a table that have rows of these index rows.
+
+        All files of one task have the same name, which the index has. Where a table has no file of that name, the task wrote no rows of it,
+        or compaction merged it, or an older wirelake gave each table other names: then files that are known to be of other tasks are left out.
+        """
         found: dict[str, None] = {}
-        by_batch = delta.files_by_batch(self.lake, table)
-        for batch, name in sorted(wanted, key=lambda one: (one[0], one[1] or "")):
+        by_batch, of_messages = (delta.files_by_batch(self.lake, one) for one in (table, messages.TABLE))
+        for batch, name in sorted(set(zip(index["batch"].to_pylist(), index["file"].to_pylist(), strict=True)), key=str):
             of_batch = [file.path for file in by_batch.get(batch, ())]
             if name in of_batch:
                 of_batch = [name]
-            elif name is not None:  # the task wrote no rows of this table, or compaction merged its file
-                of_batch = [path for path in of_batch if _MERGED.match(path)]
+            elif table is not messages.TABLE:
+                others = {file.path for file in of_messages.get(batch, ())}
+                of_batch = [path for path in of_batch if path not in others]
             found.update(dict.fromkeys(of_batch))
         return [delta.folder(self.lake, table) / path for path in found]
 
