@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import uuid
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -16,8 +17,8 @@ from wirelake.explore.query import query
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta, gold_commit, journal, snapshot
 from wirelake.lake.store.delta import File
-from wirelake.lake.tables.catalog import GOLD, table
-from wirelake.lake.tables.index import CONNECTION_INDEX
+from wirelake.lake.tables.catalog import GOLD, SILVER, table
+from wirelake.lake.tables.index import CONNECTION_INDEX, INDEX_TABLES
 from wirelake.lake.tables.schema import Table
 
 LACKING = {
@@ -98,6 +99,27 @@ def test_gold_tables_of_another_edition_of_the_rules_are_built_anew_and_what_key
     assert ingest(spark, lake, paths).built == ()
 
 
+def test_files_of_an_older_version_have_another_name_in_each_table(spark, judged, tmp_path):
+    """The index is made anew from them, and gold tables with it."""
+    paths, made = judged
+    lake, wanted = shutil.copytree(made, tmp_path / "lake"), hashes(made)
+    for each in SILVER:
+        renamed = []
+        for file in delta.entries(lake, each):
+            first, last = delta.batches_of(lake, each, file)
+            assert first == last
+            other = delta.folder(lake, each) / f"part-{first:08d}-{uuid.uuid4().hex}.parquet"
+            shutil.copy(delta.folder(lake, each) / file.path, other)
+            renamed.append(File(other.name, file.size, file.rows))
+        if renamed:
+            delta.merge(lake, each, delta.entries(lake, each), renamed)
+    for each in INDEX_TABLES:
+        delta.recreate(lake, each)
+    gold_commit.mark_stale(lake)
+    assert ingest(spark, lake, paths).built == tuple(each.name for each in GOLD)
+    assert hashes(lake) == wanted
+
+
 def test_readers_see_the_older_table_until_the_new_one_is_whole(spark, judged, tmp_path, monkeypatch):
     paths, made = judged
     lake = shutil.copytree(made, tmp_path / "lake")
@@ -109,7 +131,7 @@ def test_readers_see_the_older_table_until_the_new_one_is_whole(spark, judged, t
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:
-        patched.setattr("wirelake.lake.gold.incremental.key_ranges.write", full)
+        patched.setattr("wirelake.lake.store.gold_commit.publish", full)
         with pytest.raises(OSError, match="no space left"):
             ingest(spark, lake, paths)
     assert hashes(lake) == before

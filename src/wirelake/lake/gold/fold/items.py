@@ -143,8 +143,8 @@ class ItemFiles:
     def paths(self, table: Table, index: pa.Table) -> list[Path]:
         """The files of a table that have rows of these index rows.
 
-        All files of one task have the same name, which the index has. Where a table has no file of that name, the task wrote no rows of it,
-        or compaction merged it, or an older wirelake gave each table other names: then files that are known to be of other tasks are left out.
+        All files of one task have the same name, which the index has. Where a table has no file of that name, the task wrote no rows of
+        it, or compaction merged it, or an older wirelake gave each table other names: only files of other tasks are left out then.
         """
         found: dict[str, None] = {}
         by_batch, of_messages = (delta.files_by_batch(self.lake, one) for one in (table, messages.TABLE))
