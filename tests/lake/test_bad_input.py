@@ -16,7 +16,7 @@ from tests.lake.hashing import hashes
 from tests.lake.test_ingest import TALK, stray_files
 
 from wirelake.cli.main import run
-from wirelake.lake.gold.incremental import key_ranges
+from wirelake.lake.gold.incremental import fold_sessions
 from wirelake.lake.jobs import ingest as ingesting
 from wirelake.lake.jobs import sink
 from wirelake.lake.store import delta, journal
@@ -212,27 +212,23 @@ def _while_decoding(spark, gate, monkeypatch):
     monkeypatch.setattr(sink, "TableWriter", Waiting)
 
 
-def _while_building(name):
-    def begin(spark, gate, monkeypatch):
-        real = key_ranges.write
+def _while_building(spark, gate, monkeypatch):
+    real = fold_sessions.run_tasks
 
-        def wait(batches):
+    def run_tasks(spark, work, count):
+        def wait(number):
             gate.wait()
-            yield from batches
+            return work(number)
 
-        def write(rows, lake, each, *more):
-            return real(rows.mapInArrow(wait, rows.schema) if each.name == name else rows, lake, each, *more)
+        return real(spark, wait, count)
 
-        monkeypatch.setattr(key_ranges, "write", write)
-
-    return begin
+    monkeypatch.setattr(fold_sessions, "run_tasks", run_tasks)
 
 
 MOMENTS = {
     "planning": _while_planning,
     "decoding": _while_decoding,
-    "building the first": _while_building("exchanges"),
-    "building the last": _while_building("topology"),
+    "building": _while_building,
 }
 
 
