@@ -56,24 +56,23 @@ def _windows(
 ) -> Iterator[pa.Table]:
     groups = sorted(_groups(files))
     held: list[pa.Table] = []
-    rows = 0
+    rows, enough = 0, WINDOW_ROWS
     for place, group in enumerate(groups):
         read = files[group.file].read_row_group(group.number, columns=list(columns), use_threads=False)
         chosen = _chosen(read, protocol, ids, by)
         if chosen.num_rows:
             held.append(chosen)
             rows += chosen.num_rows
-        if rows < WINDOW_ROWS or place + 1 == len(groups):
+        if rows < enough or place + 1 == len(groups):
             continue
         together = _joined(held)
         is_ready = _times(together) < groups[place + 1].first
         ready = together.filter(pa.array(is_ready))
         if ready.num_rows:
             yield ready
-            rest = together.filter(pa.array(~is_ready))
-            held, rows = ([rest], rest.num_rows) if rest.num_rows else ([], 0)
-        else:
-            held = [together]
+            together = together.filter(pa.array(~is_ready))
+        held, rows = ([together], together.num_rows) if together.num_rows else ([], 0)
+        enough = max(WINDOW_ROWS, 2 * rows)  # where row groups overlap, look again when as many more were read
     if held:
         yield _joined(held)
 
