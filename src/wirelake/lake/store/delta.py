@@ -103,6 +103,37 @@ def _open(lake: Path, table: Table, as_of: int | None = None) -> DeltaTable | No
         return DeltaTable(at, version=as_of)
 
 
+_READ: Final[dict[tuple[str, int | None], tuple[tuple[str, int, int], DeltaTable]]] = {}
+"""Tables that were opened to be read, with what their log looked like then. Opening one takes several milliseconds."""
+_MOST_READ: Final = 128
+"""Tables that are kept open, at most."""
+
+
+def _reading(lake: Path, table: Table, as_of: int | None = None) -> DeltaTable | None:
+    """Open a table to be read, as `_open` does; one that did not change since is not opened again."""
+    at = str(folder(lake, table))
+    log = _last_entry(folder(lake, table) / "_delta_log", as_of)
+    known = _READ.get((at, as_of))
+    if known is not None and log is not None and known[0] == log:
+        return known[1]
+    opened = _open(lake, table, as_of)
+    if opened is not None and log is not None:
+        if len(_READ) >= _MOST_READ:
+            _READ.clear()
+        _READ[at, as_of] = (log, opened)
+    return opened
+
+
+def _last_entry(log: Path, as_of: int | None) -> tuple[str, int, int] | None:
+    """Name, inode and time of the last entry of a log, or of that of a version; None if there is none."""
+    try:
+        name = max(entry.name for entry in log.iterdir() if entry.suffix == ".json") if as_of is None else f"{as_of:020d}.json"
+        found = (log / name).stat()
+    except (OSError, ValueError):
+        return None
+    return name, found.st_ino, found.st_mtime_ns
+
+
 def delta_schema(table: Table) -> DeltaSchema:
     """Convert the Arrow schema of a table to Delta's."""
     return DeltaSchema.from_arrow(table.schema)
@@ -130,19 +161,19 @@ def _check_columns(lake: Path, table: Table, opened: DeltaTable) -> None:
 
 def version(lake: Path, table: Table) -> int | None:
     """Return the version of the table; None if there is no such table."""
-    opened = _open(lake, table)
+    opened = _reading(lake, table)
     return None if opened is None else opened.version()
 
 
 def batch(lake: Path, table: Table, as_of: int | None = None) -> int | None:
     """Return the newest batch in the table, or in one of its versions; None if it has none."""
-    opened = _open(lake, table, as_of)
+    opened = _reading(lake, table, as_of)
     return None if opened is None else opened.transaction_version(_APP)
 
 
 def revision(lake: Path, table: Table) -> int:
     """Return the number of the last `exchange` of the table's files."""
-    opened = _open(lake, table)
+    opened = _reading(lake, table)
     return 0 if opened is None else opened.transaction_version(_REVISIONS) or 0
 
 
@@ -251,7 +282,7 @@ def exchange(lake: Path, table: Table, removed: Sequence[File], added: Sequence[
 
 def entries(lake: Path, table: Table, as_of: int | None = None) -> list[File]:
     """List the files that count, now or as of a version, sorted by name."""
-    opened = _open(lake, table, as_of)
+    opened = _reading(lake, table, as_of)
     if opened is None:
         return []
     # The log has relative paths; the URIs that deltalake offers would need unquoting.
