@@ -63,7 +63,7 @@ class Written(msgspec.Struct):
 
 
 PLAIN_BYTES: Final = 256 * 1024
-"""Batches of fewer bytes are decoded without Numba: loading compiled scanners takes longer than they save."""
+"""Batches of fewer bytes are decoded without Numba, which takes time to load. The limit is a guess, not measured."""
 
 
 class TableWriter:
