@@ -22,6 +22,7 @@ from wirelake.protocols.state_table import StateTable
 
 __all__ = [
     "DELIVERY",
+    "ENDS",
     "NO_TIME",
     "REQUEST",
     "AnyAnalyzer",
@@ -43,6 +44,8 @@ NO_TIME: Final = -1
 """The time of what has none."""
 REQUEST: Final = "request"
 """Kind of an exchange: a request and its answer."""
+ENDS: Final = ("finished", "closed", "reset")
+"""Events that end a connection."""
 DELIVERY: Final = "delivery"
 """Kind of an exchange: a message on a channel and its acknowledgement."""
 
@@ -267,7 +270,7 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         known.last_happened = max(known.last_happened, event.ts)
         if event.what == "opened":
             known.opened = at if known.opened is None else min(known.opened, at)
-        elif event.what in _ENDS:
+        elif event.what in ENDS:
             known.closed = at if known.closed is None else min(known.closed, at)
             if event.what == "reset":
                 known.reset = at if known.reset is None else min(known.reset, at)
@@ -611,7 +614,6 @@ class AnyAnalyzer(SessionAnalyzer):
         SessionAnalyzer.end(self)
 
 
-_ENDS: Final = ("finished", "closed", "reset")
 _SIDES: Final = {"client": True, "server": False}
 
 

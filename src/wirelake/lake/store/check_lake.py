@@ -24,6 +24,7 @@ from wirelake.lake.store.progress import positions
 from wirelake.lake.store.snapshot import Snapshot
 from wirelake.lake.tables import ledger, messages, protocols
 from wirelake.lake.tables.catalog import GOLD, RULES_VERSION, TABLES
+from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.lake.tables.index import CONNECTION_INDEX, INDEX_TABLES, MINUTE_INDEX
 from wirelake.lake.tables.schema import Table
 
@@ -99,7 +100,7 @@ def _snapshot(seen: Snapshot, part: Part) -> None:
 def _files(seen: Snapshot, part: Part) -> None:
     """Check that every file in a Delta log exists, with the size, rows and columns it should have."""
     count = size = 0
-    for table in (*TABLES.values(), *INDEX_TABLES):
+    for table in (*TABLES.values(), *INDEX_TABLES, CHECKPOINTS):
         if table.name in TABLES and table.name not in seen.versions:
             continue
         if table.name in TABLES and delta.is_outdated(seen.lake, table):
@@ -134,7 +135,7 @@ def _file(path: Path, file: delta.File, table: Table) -> str:
 def _orphans(seen: Snapshot, part: Part) -> None:
     """Files that no table counts: those that were replaced stay for readers for a while."""
     count = size = 0
-    for table in (*TABLES.values(), *INDEX_TABLES):
+    for table in (*TABLES.values(), *INDEX_TABLES, CHECKPOINTS):
         counted = set(seen.files(table.name)) if table.name in TABLES else set()
         for path in delta.uncounted(seen.lake, table):
             if path not in counted:

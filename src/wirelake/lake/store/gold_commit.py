@@ -15,8 +15,8 @@ from wirelake.errors import LakeError
 from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables import ledger, security
-from wirelake.lake.tables.catalog import GOLD, RULES_VERSION
-from wirelake.lake.tables.catalog import table as table_named
+from wirelake.lake.tables.catalog import GOLD, RULES_VERSION, gold_table
+from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["Change", "drop_pending", "finish", "has_other_rules", "mark_stale", "publish", "stale", "sweep"]
@@ -59,7 +59,7 @@ def finish(lake: Path) -> bool:
     except msgspec.DecodeError as error:
         raise LakeError(f"{lake} is damaged: {journal.FOLDER}/{_PENDING} cannot be read: {error}") from error
     for change in pending.changes:
-        delta.exchange(lake, table_named(change.table), change.removed, change.added, pending.batch, pending.revision)
+        delta.exchange(lake, gold_table(change.table), change.removed, change.added, pending.batch, pending.revision)
     journal.write(lake, _EDITION, str(pending.edition).encode())
     journal.remove(lake, _PENDING)
     return True
@@ -100,3 +100,4 @@ def sweep(lake: Path) -> None:
     """Delete files of dead refreshes, and replaced files that no reader needs any more."""
     for table in GOLD:
         snapshot.sweep(lake, table)
+    delta.sweep(lake, CHECKPOINTS)  # it has no readers

@@ -19,6 +19,7 @@ from wirelake.lake.store import delta, gold_commit
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.parquet import Sheet
 from wirelake.lake.tables.catalog import GOLD
+from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.lake.tables.index import INDEX_TABLES
 from wirelake.lake.tables.schema import Table
 
@@ -45,7 +46,7 @@ def upgrade(lake: Path) -> None:
         _LOG.info("gold tables were built by another version of the rules: rebuilding them")
     for name in _FORMER:
         shutil.rmtree(lake / name, ignore_errors=True)
-    for table in INDEX_TABLES:
+    for table in (*INDEX_TABLES, CHECKPOINTS):
         if has_other_rules or delta.is_outdated(lake, table):
             delta.recreate(lake, table)
 

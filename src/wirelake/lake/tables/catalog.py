@@ -23,9 +23,10 @@ from wirelake.lake.tables import (
     unrecognised,
     violations,
 )
+from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.lake.tables.schema import Table
 
-__all__ = ["GOLD", "RULES_VERSION", "SILVER", "TABLES", "table"]
+__all__ = ["GOLD", "RULES_VERSION", "SILVER", "TABLES", "gold_table", "table"]
 
 SILVER: Final = (messages.TABLE, *protocols.TABLES, connections.TABLE, quarantine.TABLE, unrecognised.TABLE, ledger.TABLE)
 """Written by the tasks that decode captures.
@@ -54,3 +55,8 @@ def table(name: str) -> Table:
         return TABLES[name]
     except KeyError:
         raise LakeError(f"unknown table {name!r}: choose one of {', '.join(TABLES)}") from None
+
+
+def gold_table(name: str) -> Table:
+    """Return the gold table of this name, or the table of checkpoints, which is committed with them."""
+    return CHECKPOINTS if name == CHECKPOINTS.name else table(name)

@@ -7,7 +7,7 @@ file per gold table, with the rows of other sessions that stood in the files it 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -22,15 +22,19 @@ import pyarrow.parquet as pq
 from wirelake.lake.gold.fold.facts import INDEX_COLUMNS
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.gold_names import leaf_name, session_of, settled_name
 from wirelake.lake.store.parquet import GoldFile
 from wirelake.lake.store.slots import slot
 from wirelake.lake.tables import messages, quarantine
-from wirelake.lake.tables.catalog import table as table_named
+from wirelake.lake.tables.catalog import gold_table
+from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["Item", "ItemFiles", "Plan", "links_in", "write_plan"]
 
 _LINK: Final = "link"
+_LARGE_ROWS: Final = 500_000
+"""A file with settled rows that has as many is not merged any more."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -39,6 +43,8 @@ class Item(msgspec.Struct, frozen=True):
     first: int
     last: int
     replaced: dict[str, list[str]]
+    settled: dict[str, list[str]] = {}
+    """Table -> files with settled rows of the item's sessions."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -83,9 +89,12 @@ class ItemFiles:
         self._plan = plan
         self._number = number
         self._item = plan.items[number]
-        name = f"leaf-{self._item.first:04d}-{self._item.last:04d}-{uuid.uuid4().hex}.parquet"
-        folder = f"batch-{uuid.uuid4().hex}"
-        self._files = {table.name: GoldFile(delta.folder(self.lake, table), f"{folder}/{name}", table) for table in tables}
+        self._folder = f"batch-{uuid.uuid4().hex}"
+        name = f"{self._folder}/{leaf_name(self._item.first, self._item.last)}"
+        self._files = {table.name: GoldFile(delta.folder(self.lake, table), name, table) for table in tables}
+        self._settled: dict[tuple[str, bytes], GoldFile] = {}
+        self._removed: dict[str, set[str]] = {}
+        self._of_batches: dict[str, dict[int, list[File]]] = {}
 
     def index(self) -> pa.Table:
         """The rows of the connection index of the item's sessions."""
@@ -97,14 +106,60 @@ class ItemFiles:
         """Write rows of the table of this name."""
         self._files[name].add(rows)
 
-    def close(self) -> dict[str, File]:
+    def settle(self, session_id: bytes, name: str, rows: pa.Table) -> None:
+        """Write rows of one session that will not change, to a file of their own."""
+        file = self._settled.get((name, session_id))
+        if file is None:
+            table = gold_table(name)
+            path = f"{self._folder}/{settled_name(session_id)}"
+            file = self._settled[name, session_id] = GoldFile(delta.folder(self.lake, table), path, table)
+        file.add(rows)
+
+    def settled(self, table: Table, session_id: bytes | None = None) -> list[Path]:
+        """The files with settled rows of the item's sessions, or of one of them."""
+        return [
+            delta.folder(self.lake, table) / path
+            for path in self._item.settled.get(table.name, ())
+            if session_id is None or session_of(path) == session_id
+        ]
+
+    def drop_settled(self, continued: Collection[bytes], most: int) -> None:
+        """Remove the settled rows of sessions that did not go on from their checkpoint, and merge files where a session has many."""
+        for name, paths in self._item.settled.items():
+            table = gold_table(name)
+            by_session: dict[bytes, list[str]] = {}
+            for path in paths:
+                by_session.setdefault(session_of(path) or b"", []).append(path)
+            for session_id, of_session in by_session.items():
+                is_replaced = session_id not in continued or (table is CHECKPOINTS and (name, session_id) in self._settled)
+                if is_replaced:
+                    self._removed.setdefault(name, set()).update(of_session)
+                elif len(of_session) >= most and (name, session_id) in self._settled:
+                    self._merge(table, session_id, of_session)
+
+    def _merge(self, table: Table, session_id: bytes, paths: Sequence[str]) -> None:
+        """Copy the rows of small files with settled rows into the new one."""
+        at = delta.folder(self.lake, table)
+        for path in paths:
+            if pq.read_metadata(at / path).num_rows < _LARGE_ROWS:
+                self.settle(session_id, table.name, pq.read_table(at / path, schema=table.schema))
+                self._removed.setdefault(table.name, set()).add(path)
+
+    def removed(self) -> dict[str, list[str]]:
+        """Table -> files with settled rows that count no more."""
+        return {name: sorted(paths) for name, paths in self._removed.items()}
+
+    def close(self) -> dict[str, list[File]]:
         """Close all files; tables without rows have none."""
-        written = {name: file.close() for name, file in self._files.items()}
-        return {name: file for name, file in written.items() if file is not None}
+        written: dict[str, list[File]] = {}
+        for name, file in [*self._files.items(), *((name, file) for (name, _), file in self._settled.items())]:
+            if (closed := file.close()) is not None:
+                written.setdefault(name, []).append(closed)
+        return written
 
     def discard(self) -> None:
         """Delete all files."""
-        for file in self._files.values():
+        for file in (*self._files.values(), *self._settled.values()):
             file.discard()
 
     def keep_others(self) -> None:
@@ -112,7 +167,7 @@ class ItemFiles:
         if self._plan.keys is None:
             return
         for name, paths in self._item.replaced.items():
-            table = table_named(name)
+            table = gold_table(name)
             for path in paths:
                 rows = pads.dataset(delta.folder(self.lake, table) / path, schema=table.schema, format="parquet")
                 for batch in rows.to_batches():
@@ -147,7 +202,7 @@ class ItemFiles:
         it, or compaction merged it, or an older wirelake gave each table other names: only files of other tasks are left out then.
         """
         found: dict[str, None] = {}
-        by_batch, of_messages = (delta.files_by_batch(self.lake, one) for one in (table, messages.TABLE))
+        by_batch, of_messages = (self._by_batch(one) for one in (table, messages.TABLE))
         for batch, name in sorted(set(zip(index["batch"].to_pylist(), index["file"].to_pylist(), strict=True)), key=str):
             of_batch = [file.path for file in by_batch.get(batch, ())]
             if name in of_batch:
@@ -157,6 +212,13 @@ class ItemFiles:
                 of_batch = [path for path in of_batch if path not in others]
             found.update(dict.fromkeys(of_batch))
         return [delta.folder(self.lake, table) / path for path in found]
+
+    def _by_batch(self, table: Table) -> dict[int, list[File]]:
+        """Batch -> files. New batches do not matter to a task: its index has none of them."""
+        known = self._of_batches.get(table.name)
+        if known is None:
+            known = self._of_batches[table.name] = delta.files_by_batch(self.lake, table)
+        return known
 
     def unreadable(self, index: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Rows of `quarantine` of these sessions and connections, and of no session if they are the item's."""

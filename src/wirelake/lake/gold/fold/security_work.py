@@ -85,7 +85,7 @@ class _ItemJudge:
             self._emit(_without_session(unreadable_rows(self._files.unreadable(index, QUARANTINE_COLUMNS))))
             self._threats()
             self._judge(index.filter(pc.is_valid(index["direction"])))
-            return Judged(self._files.close().get(security.TABLE.name), self._packets)
+            return Judged(next(iter(self._files.close().get(security.TABLE.name, ())), None), self._packets)
         except BaseException:
             self._files.discard()
             raise

@@ -2,12 +2,15 @@
 
 All that happened to the connections of the sessions, and all bytes that could not be read, are known before the first message. So a
 finding is certain as soon as a later message shows that the session did not end on it; what the last messages broke waits for the end.
+
+A long session may go on from a checkpoint, and may get one (`checkpoints.py`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -16,16 +19,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wirelake.errors import LakeError
+from wirelake.lake.gold.fold.checkpoints import Checkpoint, checkpoint_rows
 from wirelake.lake.gold.fold.rows import Endpoints, Judged, Sums, ends, exchange_rows, is_counted, session_row, session_rows, violation_rows
 from wirelake.lake.gold.fold.seen import analyzer_of, seen_messages
 from wirelake.lake.tables import exchanges, sessions, violations
-from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, SessionAnalyzer, Unreadable
+from wirelake.lake.tables.checkpoints import CHECKPOINTS
+from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, SeenMessage, SessionAnalyzer, Unreadable
 
-__all__ = ["Emit", "SessionFacts", "SessionFold", "in_order"]
+__all__ = ["Emit", "SessionFacts", "SessionFold", "Settle", "in_order"]
 
 Ints = npt.NDArray[np.int64]
 Emit = Callable[[str, pa.Table], None]
 """Takes rows of the table of this name."""
+Settle = Callable[[bytes, str, pa.Table], None]
+"""Takes rows of one session that will not change: session, name of the table, rows."""
 
 _ROWS: Final = 65_536
 """Rows that are collected before they are handed on."""
@@ -34,7 +41,7 @@ _ROWS: Final = 65_536
 class SessionFacts:
     """What the lake knows of a session before its messages are read."""
 
-    __slots__ = ("events", "first", "sums", "unreadable")
+    __slots__ = ("analyzer", "events", "first", "mark", "resume", "sums", "unreadable")
 
     def __init__(self) -> None:
         self.events: list[ConnectionEvent] = []
@@ -42,6 +49,64 @@ class SessionFacts:
         self.first: Endpoints | None = None
         """Where it was seen first; None: only unreadable bytes are known, and it has no row."""
         self.sums = Sums()
+        self.resume: Checkpoint | None = None
+        """Where its analysis goes on; None: at its first message."""
+        self.analyzer: SessionAnalyzer | None = None
+        """The analyzer that goes on from there, with all events and ranges."""
+        self.mark: int | None = None
+        """Take a checkpoint after the messages up to this time; None: take none."""
+
+    @property
+    def messages(self) -> int:
+        """Number of its messages."""
+        return self.sums.messages_to_server + self.sums.messages_to_client
+
+
+class _Rows:
+    """Collects rows of `exchanges` and `violations`, and hands them on when there are enough."""
+
+    __slots__ = ("_emit", "_exchanges", "_late_seconds", "_protocol", "_sessions_of", "_violations")
+
+    def __init__(self, protocol: str, late_seconds: float, emit: Emit) -> None:
+        self._protocol = protocol
+        self._late_seconds = late_seconds
+        self._emit = emit
+        self._exchanges: list[Exchange] = []
+        self._sessions_of: list[bytes] = []
+        self._violations: list[Judged] = []
+
+    def add_exchanges(self, session_id: bytes, added: list[Exchange]) -> None:
+        self._exchanges += added
+        self._sessions_of += [session_id] * len(added)
+        if len(self._exchanges) >= _ROWS:
+            self.flush()
+
+    def add_violation(self, added: Judged) -> None:
+        self._violations.append(added)
+        if len(self._violations) >= _ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._exchanges:
+            self._emit(exchanges.TABLE.name, exchange_rows(self._protocol, self._sessions_of, self._exchanges, self._late_seconds))
+            self._exchanges, self._sessions_of = [], []
+        if self._violations:
+            self._emit(violations.TABLE.name, violation_rows(self._violations))
+            self._violations = []
+
+
+class _Marked:
+    """A session that gets a checkpoint: rows from before it are kept apart."""
+
+    __slots__ = ("at", "connection_id", "messages", "rows")
+
+    def __init__(self, at: int, rows: _Rows) -> None:
+        self.at = at
+        self.rows = rows
+        self.messages = 0
+        """Messages since it began, or went on."""
+        self.connection_id = b""
+        """The connection of the last of them."""
 
 
 class SessionFold:
@@ -56,10 +121,14 @@ class SessionFold:
         late_seconds: float,
         newest: int = NO_TIME,
         links: Mapping[bytes, bytes] | None = None,
+        settle: Settle | None = None,
+        batch: int = 0,
     ) -> None:
         """For the sessions in `facts`, which is emptied on the way.
 
         `newest` is the time of the protocol's last message. `links` has the sessions of connections whose first messages do not name them.
+        `settle` gets the checkpoints of sessions, and their rows from before it; without it none are taken. `batch` is the newest batch of
+        the lake.
         """
         self._protocol = protocol
         self._analyzer = analyzer_of(protocol)
@@ -68,14 +137,16 @@ class SessionFold:
         self._late_seconds = late_seconds
         self._newest = newest
         self._links = links
+        self._settle = settle
+        self._batch = batch
         self._open: dict[bytes, SessionAnalyzer] = {}
         self._left: dict[bytes, int] = {}
         """Messages of open sessions that are still to come."""
         self._broken: dict[bytes, int] = defaultdict(int)
         """Session -> violations so far."""
-        self._exchanges: list[Exchange] = []
-        self._sessions_of: list[bytes] = []
-        self._violations: list[Judged] = []
+        self._marked: dict[bytes, _Marked] = {}
+        """Open sessions whose checkpoint is still to come."""
+        self._told = _Rows(protocol, late_seconds, emit)
         self._rows: list[dict[str, object]] = []
 
     def feed(self, window: pa.Table, ranks: Mapping[bytes, int] | None = None) -> None:
@@ -89,12 +160,15 @@ class SessionFold:
         edges = np.flatnonzero(np.diff(codes, prepend=-1))
         counts = np.diff(np.append(edges, len(codes)))
         coming = seen_messages(window, self._analyzer.MESSAGE)
-        for code, count in zip(codes[edges].tolist(), counts.tolist(), strict=True):
+        for start, code, count in zip(edges.tolist(), codes[edges].tolist(), counts.tolist(), strict=True):
             session_id = names[code]
             analyzer = self._open.get(session_id) or self._begin(session_id)
-            watch = analyzer.message
-            for message in islice(coming, count):
-                watch(message)
+            if session_id in self._marked:
+                self._feed_marked(session_id, analyzer, window.slice(start, count), coming)
+            else:
+                watch = analyzer.message
+                for message in islice(coming, count):
+                    watch(message)
             self._left[session_id] -= count
             if self._left[session_id]:
                 self._collect(session_id, analyzer)
@@ -108,6 +182,50 @@ class SessionFold:
                 self._begin(session_id)
             self._end(session_id)
         self._flush()
+
+    def _feed_marked(self, session_id: bytes, analyzer: SessionAnalyzer, rows: pa.Table, coming: Iterator[SeenMessage]) -> None:
+        """Feed messages of one session, with a checkpoint among them if its time comes."""
+        marked = self._marked[session_id]
+        is_before = _times(rows["ts"]) <= marked.at
+        before = int(is_before.sum())
+        if not is_before[:before].all():  # connections overlap at that time: no messages are all before it
+            del self._marked[session_id]
+            for message in islice(coming, len(is_before)):
+                analyzer.message(message)
+            return
+        for message in islice(coming, before):
+            analyzer.message(message)
+            marked.connection_id = message.connection_id
+        marked.messages += before
+        if before == len(is_before):
+            return
+        self._save(session_id, analyzer, marked)
+        for message in islice(coming, len(is_before) - before):
+            analyzer.message(message)
+
+    def _save(self, session_id: bytes, analyzer: SessionAnalyzer, marked: _Marked) -> None:
+        """Take the checkpoint of a session. What it tells from now on may change again."""
+        known = self._facts[session_id]
+        if marked.messages and self._settle is not None:
+            self._collect(session_id, analyzer)
+            marked.rows.flush()
+            one = Checkpoint(
+                session_id=session_id,
+                protocol=self._protocol,
+                ts=marked.at,
+                connection_id=marked.connection_id,
+                messages=marked.messages + (known.resume.messages if known.resume is not None else 0),
+                violations=self._broken[session_id],
+                batch=self._batch,
+                known=known.messages,
+                events=sum(event.ts <= marked.at for event in known.events),
+                unreadable=sum(found.ts <= marked.at for found in known.unreadable),
+                later=[(found.source, found.offset) for found in known.unreadable if found.ts > marked.at],
+                is_whole=analyzer.is_whole,
+                state=analyzer.encode(),
+            )
+            self._settle(session_id, CHECKPOINTS.name, checkpoint_rows(one))
+        del self._marked[session_id]
 
     def _session_column(self, window: pa.Table) -> pa.Array:
         """The session of each row."""
@@ -127,16 +245,27 @@ class SessionFold:
             raise LakeError(
                 f"internal error: the index does not know session {session_id.hex()} of {self._protocol}, or not all its messages"
             )
-        analyzer = self._open[session_id] = self._analyzer()
-        self._left[session_id] = known.sums.messages_to_server + known.sums.messages_to_client
-        for event in known.events:
-            analyzer.event(event)
-        for found in known.unreadable:
-            analyzer.unreadable(found)
+        self._left[session_id] = known.messages
+        if known.resume is not None and known.analyzer is not None:
+            analyzer = known.analyzer
+            self._left[session_id] -= known.resume.messages
+            self._broken[session_id] = known.resume.violations
+        else:
+            analyzer = self._analyzer()
+            for event in known.events:
+                analyzer.event(event)
+            for found in known.unreadable:
+                analyzer.unreadable(found)
+        self._open[session_id] = analyzer
+        if known.mark is not None and self._settle is not None:
+            rows = _Rows(self._protocol, self._late_seconds, partial(self._settle, session_id))
+            self._marked[session_id] = _Marked(known.mark, rows)
         return analyzer
 
     def _end(self, session_id: bytes) -> None:
         """The session has no more messages: tell what is left, and forget it."""
+        if (marked := self._marked.pop(session_id, None)) is not None:
+            marked.rows.flush()
         analyzer, known = self._open.pop(session_id), self._facts.pop(session_id)
         del self._left[session_id]
         analyzer.end()
@@ -149,16 +278,17 @@ class SessionFold:
 
     def _collect(self, session_id: bytes, analyzer: SessionAnalyzer, *, is_end: bool = False) -> None:
         """Take out what the analyzer told, as far as it is certain."""
+        if not analyzer.exchanges and not analyzer.findings:
+            return
+        marked = self._marked.get(session_id)
+        rows = self._told if marked is None else marked.rows
         if analyzer.exchanges:
-            self._exchanges += analyzer.exchanges
-            self._sessions_of += [session_id] * len(analyzer.exchanges)
+            rows.add_exchanges(session_id, analyzer.exchanges)
             analyzer.exchanges = []
         if analyzer.findings:
-            self._judge(session_id, analyzer, is_end=is_end)
-        if len(self._exchanges) >= _ROWS or len(self._violations) >= _ROWS:
-            self._flush()
+            self._judge(session_id, analyzer, rows, is_end=is_end)
 
-    def _judge(self, session_id: bytes, analyzer: SessionAnalyzer, *, is_end: bool) -> None:
+    def _judge(self, session_id: bytes, analyzer: SessionAnalyzer, rows: _Rows, *, is_end: bool) -> None:
         waiting = []
         is_whole, last_word = analyzer.is_whole, analyzer.last_word
         for finding in analyzer.findings:
@@ -166,17 +296,12 @@ class SessionFold:
                 waiting.append(finding)
             elif is_whole or not finding.needs_whole:
                 ended = is_end and ends(self._protocol, finding.rule) and analyzer.ended_on(finding)
-                self._violations.append(Judged(session_id, self._protocol, finding, ended))
+                rows.add_violation(Judged(session_id, self._protocol, finding, ended))
                 self._broken[session_id] += is_counted(self._protocol, finding.rule)
         analyzer.findings = waiting
 
     def _flush(self) -> None:
-        if self._exchanges:
-            self._emit(exchanges.TABLE.name, exchange_rows(self._protocol, self._sessions_of, self._exchanges, self._late_seconds))
-            self._exchanges, self._sessions_of = [], []
-        if self._violations:
-            self._emit(violations.TABLE.name, violation_rows(self._violations))
-            self._violations = []
+        self._told.flush()
         if self._rows:
             self._emit(sessions.TABLE.name, session_rows(self._rows))
             self._rows = []

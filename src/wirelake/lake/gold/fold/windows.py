@@ -36,25 +36,35 @@ class _Group(NamedTuple):
 
 
 def read_windows(
-    paths: Sequence[Path], columns: Sequence[str], protocol: str | None = None, by: str = "session_id", chosen: pa.Array | None = None
+    paths: Sequence[Path],
+    columns: Sequence[str],
+    protocol: str | None = None,
+    by: str = "session_id",
+    chosen: pa.Array | None = None,
+    after: int | None = None,
 ) -> Iterator[pa.Table]:
     """The rows of these files, in windows that follow each other in time.
 
-    `protocol` selects rows of one protocol, `chosen` those whose column `by` has one of these values.
+    `protocol` selects rows of one protocol, `chosen` those whose column `by` has one of these values. Row groups with nothing later than
+    `after` are left out.
     """
     wanted = list(dict.fromkeys([*columns, "session_id", "connection_id", "ts", "message_id", *(["protocol"] if protocol else [])]))
     files = [pq.ParquetFile(path, read_dictionary=[name for name in DICTIONARIES if name in wanted]) for path in paths]
     try:
-        yield from _windows(files, wanted, protocol, chosen, by)
+        yield from _windows(files, sorted(_groups(files, after)), wanted, protocol, chosen, by)
     finally:
         for file in files:
             file.close()
 
 
 def _windows(
-    files: Sequence[pq.ParquetFile], columns: Sequence[str], protocol: str | None, ids: pa.Array | None, by: str
+    files: Sequence[pq.ParquetFile],
+    groups: Sequence[_Group],
+    columns: Sequence[str],
+    protocol: str | None,
+    ids: pa.Array | None,
+    by: str,
 ) -> Iterator[pa.Table]:
-    groups = sorted(_groups(files))
     held: list[pa.Table] = []
     rows, enough = 0, WINDOW_ROWS
     for place, group in enumerate(groups):
@@ -77,23 +87,25 @@ def _windows(
         yield _joined(held)
 
 
-def _groups(files: Sequence[pq.ParquetFile]) -> Iterator[_Group]:
+def _groups(files: Sequence[pq.ParquetFile], after: int | None) -> Iterator[_Group]:
     for number, file in enumerate(files):
         for group in range(file.metadata.num_row_groups):
-            yield _Group(_earliest(file.metadata.row_group(group)), number, group)
+            first, last = _span(file.metadata.row_group(group))
+            if after is None or last is None or last > after:
+                yield _Group(first, number, group)
 
 
-def _earliest(group: pq.RowGroupMetaData) -> int:
-    """The smallest time in a row group, by its statistics."""
+def _span(group: pq.RowGroupMetaData) -> tuple[int, int | None]:
+    """The smallest and largest time in a row group, by its statistics; `NO_TIME` and None if they are not known."""
     for number in range(group.num_columns):
         column = group.column(number)
         if column.path_in_schema == "ts":
             known = column.statistics if column.is_stats_set else None
             if known is None or not known.has_min_max or known.null_count:
                 break
-            earliest: int = pa.scalar(known.min, TIME).cast(pa.int64()).as_py()
-            return earliest
-    return NO_TIME
+            first, last = (pa.scalar(edge, TIME).cast(pa.int64()).as_py() for edge in (known.min, known.max))
+            return first, last
+    return NO_TIME, None
 
 
 def _chosen(rows: pa.Table, protocol: str | None, ids: pa.Array | None, by: str) -> pa.Table:

@@ -16,25 +16,37 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from wirelake.lake.gold.fold import work
+from wirelake.lake.gold.fold.checkpoints import CheckpointRules
 from wirelake.lake.gold.fold.work import FOLDED, Work, Written
 from wirelake.lake.gold.incremental.affected import Affected
 from wirelake.lake.gold.incremental.key_ranges import KEY_RANGE_ROWS
 from wirelake.lake.gold.incremental.plan_items import plan_items
 from wirelake.lake.session.tasks import run_tasks
-from wirelake.lake.store import settings
+from wirelake.lake.store import delta, settings
 from wirelake.lake.store.gold_commit import Change
+from wirelake.lake.tables import exchanges, violations
+from wirelake.lake.tables.checkpoints import CHECKPOINTS
 
-__all__ = ["fold_sessions"]
+__all__ = ["CHECKPOINT_RULES", "fold_sessions"]
 
 _LOG: Final = logging.getLogger("wirelake.lake")
 
 
-def fold_sessions(spark: SparkSession, lake: Path, what: Affected, scratch: Path) -> list[Change]:
-    """Fold affected sessions, and return which files of each table go and come. Nothing is committed here."""
+CHECKPOINT_RULES: Final = CheckpointRules()
+"""When long sessions that are open get a checkpoint."""
+_SETTLED: Final = (exchanges.TABLE, violations.TABLE, CHECKPOINTS)
+"""Tables with files for single sessions."""
+
+
+def fold_sessions(spark: SparkSession, lake: Path, what: Affected, newest: int, scratch: Path) -> list[Change]:
+    """Fold affected sessions, and return which files of each table go and come. Nothing is committed here.
+
+    `newest` is the newest batch.
+    """
     started = time.monotonic()
-    planned = plan_items(spark, lake, FOLDED, what, scratch, index=what.index, most=KEY_RANGE_ROWS)
+    planned = plan_items(spark, lake, FOLDED, what, scratch, index=what.index, most=KEY_RANGE_ROWS, settled=_SETTLED)
     count = len(planned.plan.items)
-    given = msgspec.msgpack.encode(Work(planned.plan, settings.of(lake).late_seconds, what.newest))
+    given = msgspec.msgpack.encode(Work(planned.plan, settings.of(lake).late_seconds, what.newest, newest, CHECKPOINT_RULES))
     results = [msgspec.msgpack.decode(result, type=Written) for result in run_tasks(spark, partial(_run, given), count)]
     _LOG.info(
         "%s messages of %s sessions folded by %d tasks, %.1f s",
@@ -43,8 +55,15 @@ def fold_sessions(spark: SparkSession, lake: Path, what: Affected, scratch: Path
         count,
         time.monotonic() - started,
     )
-    added = {table.name: [one.files[table.name] for one in results if table.name in one.files] for table in FOLDED}
-    return [Change(table.name, planned.removed[table.name], sorted(added[table.name], key=lambda file: file.path)) for table in FOLDED]
+    changes = []
+    for table in {table.name: table for table in (*FOLDED, *_SETTLED)}.values():
+        gone = {path for one in results for path in one.removed.get(table.name, ())}
+        dropped = [file for file in delta.entries(lake, table) if file.path in gone]
+        added = sorted((file for one in results for file in one.files.get(table.name, ())), key=lambda file: file.path)
+        removed = [*planned.removed.get(table.name, ()), *dropped]
+        if table is not CHECKPOINTS or removed or added:  # few lakes have any
+            changes.append(Change(table.name, removed, added))
+    return changes
 
 
 def _run(given: bytes, number: int) -> bytes:

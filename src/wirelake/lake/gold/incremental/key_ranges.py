@@ -25,6 +25,7 @@ from pyspark.sql import functions as sql
 from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.gold_names import leaf_name, slots_of
 from wirelake.lake.store.slots import SLOTS
 from wirelake.lake.tables.schema import Table
 
@@ -33,7 +34,6 @@ __all__ = ["KEY_RANGE_ROWS", "SLOTS", "KeyRange", "Rebuild", "name", "plan", "ra
 KEY_RANGE_ROWS: Final = 500_000
 """How many rows a leaf should have at most."""
 
-_NAME: Final = re.compile(r"leaf-(\d{4})-(\d{4})-[0-9a-f]+\.parquet$")
 _SPARKS: Final = re.compile(r"^part-(\d{5})-")
 """How Spark names the file of a partition."""
 
@@ -59,13 +59,12 @@ class Rebuild(msgspec.Struct, frozen=True):
 
 def range_of(file: File) -> KeyRange:
     """The range a file covers; one that does not say so may have rows of any slot."""
-    named = _NAME.search(file.path)
-    return KeyRange(int(named[1]), int(named[2])) if named else KeyRange(0, SLOTS - 1)
+    return KeyRange(*slots_of(file.path))
 
 
 def name(of: KeyRange) -> str:
     """A new name for a file of a range."""
-    return f"leaf-{of.first:04d}-{of.last:04d}-{uuid.uuid4().hex}.parquet"
+    return leaf_name(of.first, of.last)
 
 
 def _gaps(key_ranges: Iterable[KeyRange]) -> Iterator[KeyRange]:

@@ -18,7 +18,9 @@ from wirelake.lake.gold.incremental.key_ranges import KeyRange
 from wirelake.lake.session.start import is_connect
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.gold_names import session_of
 from wirelake.lake.store.slots import SLOTS, slot
+from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.lake.tables.schema import Table
 
 __all__ = ["ItemPlan", "covers", "plan_items"]
@@ -44,28 +46,52 @@ def plan_items(
     *,
     index: pa.Table,
     most: int,
+    settled: Sequence[Table] = (),
 ) -> ItemPlan:
     """Plan how tasks write these tables. All have the same ranges of slots.
 
     `index` has the rows of the connection index that tasks need; about `most` messages go to one item. Rows of other sessions are kept,
-    unless every session is affected: then a session without rows in the index is gone.
+    unless every session is affected: then a session without rows in the index is gone. Tables in `settled` have files with settled rows:
+    tasks say which of them are removed, unless every session is affected: then all are.
     """
     of_session = {key: slot(key) for key in pc.unique(index["session_id"]).to_pylist()}
     of_row = [of_session[key] for key in index["session_id"].to_pylist()]
-    files = {table.name: delta.entries(lake, table) for table in tables}
-    messages = int(pc.sum(index["messages"]).as_py() or 0)
+    files = {table.name: [file for file in delta.entries(lake, table) if session_of(file.path) is None] for table in tables}
+    apart = {table.name: [file for file in delta.entries(lake, table) if session_of(file.path) is not None] for table in settled}
+    messages = _unread(lake, index, apart.get(CHECKPOINTS.name, ()) if not what.is_all else ())
     slots = range(SLOTS) if what.is_all else what.slots
     ranges, removed = _ranges(files, slots, messages, min(most, max(_SMALL_ROWS, messages // _tasks(spark) + 1)))
+    keys_of = set(what.keys.to_pylist())
+    hit = {name: [file for file in each if what.is_all or session_of(file.path) in keys_of] for name, each in apart.items()}
     items = [
-        Item(one.first, one.last, {name: [file.path for file in gone if covers(one, file)] for name, gone in removed.items()})
+        Item(
+            one.first,
+            one.last,
+            {name: [file.path for file in gone if covers(one, file)] for name, gone in removed.items()},
+            {} if what.is_all else {name: [file.path for file in each if covers(one, file)] for name, each in hit.items()},
+        )
         for one in ranges
     ]
+    if what.is_all:
+        for name, each in hit.items():
+            removed.setdefault(name, []).extend(each)
     at, keys = scratch / f"{tables[0].name}-plan.parquet", scratch / f"{tables[0].name}-keys.parquet"
     if items:
         write_plan(index, what.links, of_row, items, at)
     if not what.is_all:
         pq.write_table(pa.table({"session_id": what.keys}), keys)
     return ItemPlan(Plan(str(lake), str(at), None if what.is_all else str(keys), items), removed)
+
+
+def _unread(lake: Path, index: pa.Table, checkpoints: Collection[File]) -> int:
+    """How many messages tasks read, about: those that are not in a checkpoint."""
+    total = int(pc.sum(index["messages"]).as_py() or 0)
+    if not checkpoints:
+        return total
+    paths = [delta.folder(lake, CHECKPOINTS) / file.path for file in checkpoints]
+    known = delta.dataset(lake, CHECKPOINTS, paths).to_table(columns=["session_id", "messages"])
+    known = known.filter(pc.is_in(known["session_id"], value_set=pc.unique(index["session_id"])))
+    return max(0, total - int(pc.sum(known["messages"]).as_py() or 0))
 
 
 def _tasks(spark: SparkSession) -> int:

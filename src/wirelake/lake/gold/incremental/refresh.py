@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -41,7 +41,7 @@ from wirelake.lake.store.slots import SLOTS, slot
 from wirelake.lake.tables import exchanges, ledger, messages, security, violations
 from wirelake.lake.tables.catalog import GOLD
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
-from wirelake.lake.tables.schema import Table
+from wirelake.lake.tables.schema import TIME, Table
 
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
@@ -161,7 +161,7 @@ class _Refresh:
         """Rebuild `exchanges`, `violations` and `sessions`: fold affected sessions."""
         for table in FOLDED:
             self._tell(table.name)
-        changes = fold_sessions(self._spark, self._lake, what, self._scratch)
+        changes = fold_sessions(self._spark, self._lake, what, self._newest, self._scratch)
         self.tables.changes.update({change.table: change for change in changes})
 
     def _security(self, what: Affected, keys: TrustStore | None) -> None:
@@ -206,7 +206,8 @@ class _Refresh:
         parts = [in_minutes("minute", said)]
         for table, column in metrics.TOLD:
             columns = [name for name in metrics.COLUMNS if name in table.schema.names]
-            rows = delta.dataset(self._lake, table, self.tables.files_afterwards(table)).to_table(columns=columns)
+            is_near = _is_near(column, chosen) if self._built and chosen else None
+            rows = delta.dataset(self._lake, table, self.tables.files_afterwards(table)).to_table(columns=columns, filter=is_near)
             parts.append(in_minutes(column, rows))
         built = metrics_of(*parts)
 
@@ -277,6 +278,12 @@ class _Refresh:
             more=self._rows_in(CONNECTION_INDEX),
             others=others,
         )
+
+
+def _is_near(column: str, minutes: Sequence[int]) -> pads.Expression:
+    """Whether a time lies between the first and the last of some minutes: readers skip row groups without any."""
+    first, last = (pa.scalar(edge, pa.int64()).cast(TIME) for edge in (minutes[0], minutes[-1] + _MINUTE_US))
+    return (pads.field(column) >= first) & (pads.field(column) < last)
 
 
 def _remainder(times: pa.ChunkedArray) -> pa.ChunkedArray:
