@@ -11,12 +11,13 @@ from typing import ClassVar, Final
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.analyzer import NO_TIME, RequestPairs, SeenMessage, SessionAnalyzer, Timeouts
+from wirelake.protocols.analyzer import NO_TIME, SeenMessage, SessionAnalyzer, Timeouts
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS
 from wirelake.protocols.emp.state_machine import MACHINE
 from wirelake.protocols.reply_timer import MIN_RATE
+from wirelake.protocols.request_pairs import RequestPairs
 from wirelake.protocols.state_table import StateTable, state_table
 
 __all__ = ["Analyzer", "Seen"]

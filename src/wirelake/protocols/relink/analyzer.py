@@ -465,7 +465,7 @@ class Analyzer(SessionAnalyzer):
         is_listener = self.client_greeted != NO_TIME and (not wire.is_answered or is_asked)
         source, offset = ("", 0) if began is None else (began.source, began.offset)
         if began is None:
-            first = min((one.first for one in self.connections.values() if one.first is not None), default=None)
+            first = self.connections.first
             if first is not None:
                 source, offset = first.source, first.offset
         wire.is_breached = True

@@ -11,8 +11,9 @@ from typing import ClassVar, Final
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.analyzer import NO_TIME, RequestPairs, SeenMessage, SessionAnalyzer, Timeouts
+from wirelake.protocols.analyzer import NO_TIME, SeenMessage, SessionAnalyzer, Timeouts
 from wirelake.protocols.reply_timer import MIN_RATE
+from wirelake.protocols.request_pairs import RequestPairs
 from wirelake.protocols.state_table import StateTable, state_table
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Handshake, MessageType, ResponseType, name_of
