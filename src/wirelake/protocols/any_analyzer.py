@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
-
-from wirelake.protocols.analyzer import SeenMessage, SessionAnalyzer
-from wirelake.protocols.request_pairs import RequestPairs
+from wirelake.protocols.analyzer import SeenMessage
+from wirelake.protocols.request_pairs import PairingAnalyzer
 
 __all__ = ["AnyAnalyzer", "MessageOfAnyProtocol"]
 
@@ -21,15 +19,13 @@ class MessageOfAnyProtocol(SeenMessage, gc=False):
     correlation_id: str | None
 
 
-class AnyAnalyzer(SessionAnalyzer):
+class AnyAnalyzer(PairingAnalyzer):
     """The analyzer of a protocol that brings none.
 
     Requests are paired by `kind` and `correlation_id`, and messages are held to the state machine.
     """
 
     MESSAGE: ClassVar[type[SeenMessage]] = MessageOfAnyProtocol
-
-    pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
 
     def message(self, message: SeenMessage) -> None:
         """See `SessionAnalyzer`."""
@@ -49,18 +45,11 @@ class AnyAnalyzer(SessionAnalyzer):
         if correlation_id is None or message.fault is not None:
             return
         if kind == "request":
-            if (before := self.pairs.ask(message, correlation_id, message.subject)) is not None:
-                self._exchanged(before)
+            self._ask(message, correlation_id, message.subject)
         elif kind == "response":
-            self._exchanged(self.pairs.answer(message, correlation_id, message.subject))
+            self._answer(message, correlation_id, message.subject)
         elif kind in ("progress", "cancel"):
             asked = self.pairs.waiting(message.to_server == (kind == "cancel"), correlation_id)
             if asked is not None:
                 asked.progress += kind == "progress"
                 asked.cancelled |= kind == "cancel"
-
-    def end(self) -> None:
-        """See `SessionAnalyzer`."""
-        for exchange in self.pairs.unanswered():
-            self._exchanged(exchange)
-        SessionAnalyzer.end(self)

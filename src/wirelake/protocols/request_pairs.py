@@ -1,12 +1,23 @@
-"""Requests and responses of one session, paired as an observer sees them."""
+"""Requests and responses of one session, paired as an observer sees them.
+
+Neither EMP nor YAMP limits the requests in flight, and a request may never be answered. So memory needs a limit here: a side's oldest
+requests are told as unanswered once `MAX_WAITING` later ones wait, and are forgotten. The answer to one of them matches nothing then, and
+breaks no rule: an observer that has forgotten requests of a side cannot know what was asked.
+"""
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import Final
+
 import msgspec
 
-from wirelake.protocols.analyzer import Exchange, Part, SeenMessage
+from wirelake.protocols.analyzer import Exchange, Part, SeenMessage, SessionAnalyzer
 
-__all__ = ["Pending", "RequestPairs"]
+__all__ = ["MAX_WAITING", "PairingAnalyzer", "Pending", "RequestPairs"]
+
+MAX_WAITING: Final = 32_768
+"""Requests of one side that may wait for an answer; twice as many at most, so that forgetting costs little."""
 
 
 class Pending(msgspec.Struct, gc=False, array_like=True):
@@ -31,7 +42,11 @@ class RequestPairs(msgspec.Struct):
     """
 
     of_client: dict[str, Pending] = msgspec.field(default_factory=dict)
+    """Correlation id -> request, oldest first; a stored state keeps the order."""
     of_server: dict[str, Pending] = msgspec.field(default_factory=dict)
+    client_forgotten: bool = False
+    """Whether the client had too many requests: a response that matches nothing may have had one."""
+    server_forgotten: bool = False
 
     def ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> Exchange | None:
         """A request. Returns the exchange of an earlier one with the same id that was never answered.
@@ -39,7 +54,7 @@ class RequestPairs(msgspec.Struct):
         A repetition does not change whether progress was asked for: a receiver keeps the first request (YAMP-15).
         """
         pending = self.of_client if message.to_server else self.of_server
-        before = pending.get(correlation_id)
+        before = pending.pop(correlation_id, None)
         if before is not None:
             progressive = before.progressive
         pending[correlation_id] = Pending(Part(message.ts, message.message_id, message.size), subject, 0, False, None, progressive)
@@ -67,6 +82,19 @@ class RequestPairs(msgspec.Struct):
             asked.note or outcome,
         )
 
+    def forget(self, by_client: bool) -> list[Exchange]:
+        """The exchanges of requests that no longer wait, because too many of that side do: the oldest, in order."""
+        pending = self.of_client if by_client else self.of_server
+        if len(pending) <= 2 * MAX_WAITING:
+            return []
+        oldest = list(islice(pending.items(), len(pending) - MAX_WAITING))
+        kept = dict(islice(pending.items(), len(oldest), None))
+        if by_client:
+            self.of_client, self.client_forgotten = kept, True
+        else:
+            self.of_server, self.server_forgotten = kept, True
+        return [_unanswered(by_client, correlation_id, request) for correlation_id, request in oldest]
+
     def unanswered(self) -> list[Exchange]:
         """The exchanges of all requests that still wait; none waits afterwards."""
         found = [
@@ -77,6 +105,37 @@ class RequestPairs(msgspec.Struct):
         self.of_client.clear()
         self.of_server.clear()
         return found
+
+
+class PairingAnalyzer(SessionAnalyzer):
+    """An analyzer of a protocol with requests and responses."""
+
+    pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
+
+    def end(self) -> None:
+        """See `SessionAnalyzer`."""
+        for exchange in self.pairs.unanswered():
+            self._exchanged(exchange)
+        SessionAnalyzer.end(self)
+
+    def _ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> bool:
+        """A request. Returns whether one with the same id was in flight."""
+        pairs, by_client = self.pairs, message.to_server
+        before = pairs.ask(message, correlation_id, subject, progressive)
+        if before is not None:
+            self._exchanged(before)
+            return True
+        if len(pairs.of_client if by_client else pairs.of_server) > 2 * MAX_WAITING:
+            for exchange in pairs.forget(by_client):
+                self._exchanged(exchange)
+        return False
+
+    def _answer(self, message: SeenMessage, correlation_id: str, subject: str | None, outcome: str | None = "returned") -> bool:
+        """A response. Returns whether a request waited for it, or may have."""
+        pairs = self.pairs
+        exchange = pairs.answer(message, correlation_id, subject, outcome)
+        self._exchanged(exchange)
+        return exchange.sent is not None or (pairs.server_forgotten if message.to_server else pairs.client_forgotten)
 
 
 def _unanswered(by_client: bool, correlation_id: str, pending: Pending) -> Exchange:

@@ -227,12 +227,12 @@ def test_a_missing_pong_is_found_with_the_next_message_of_the_side_that_owes_it(
     analyzer.event(session[0][0])
     for message in session[2]:
         analyzer.message(message)
-    assert (analyzer.findings, len(analyzer.client_pings)) == ([], 1)
+    assert (analyzer.findings, analyzer.client_pings.count) == ([], 1)
     late = talk.at(12.5).server(speech.event()).analyzed()
     (finding,) = late.findings
     assert (finding.rule, finding.to_server, finding.message_id, finding.length) == ("PING_TIMEOUT", False, None, 3)
     assert finding.ts == session[2][2].ts + 10_000_000
-    assert late.client_pings == {}
+    assert late.client_pings.count == 0
 
 
 def test_a_large_message_postpones_a_pong_but_not_one_that_was_missed(tmp_path):
@@ -270,7 +270,7 @@ def test_pings_that_nobody_answers_do_not_pile_up(tmp_path, transport):
         analyzer.event(event)
     for message in messages:
         analyzer.message(message)
-        assert sum(map(len, analyzer.client_pings.values())) <= 4
+        assert analyzer.client_pings.count <= 4
     assert len(analyzer.findings) == (97 if transport == "tcp" else 0)
 
 
@@ -303,7 +303,7 @@ def test_a_long_reason_is_not_kept(tmp_path):
     talk = Talk(tmp_path).client(speech.handshake(1, name)).server(speech.close(b"Serializer " + name + b" " + b"y" * 60_000))
     analyzer = talk.analyzed()
     assert rules(analyzer) == ["SERIALIZER_UNSUPPORTED"]
-    assert len(analyzer.encode()) < 2_000
+    assert len(analyzer.encode()) < 4_000
 
 
 # Random histories.
