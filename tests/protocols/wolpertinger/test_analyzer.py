@@ -22,7 +22,7 @@ from wirelake.capture.record.recorder import Recorder
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.gold.fold.seen import connection_events, seen_messages, unreadable_ranges
 from wirelake.lake.tables.catalog import TABLES
-from wirelake.protocols.wolpertinger import analyzer as module
+from wirelake.protocols.wolpertinger import call_analyzer, text_analyzer
 from wirelake.protocols.wolpertinger.analyzer import Analyzer, Seen
 from wirelake.protocols.wolpertinger.events import CallReceived, Noticed
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
@@ -280,8 +280,7 @@ def test_wolp_24_an_iv_is_16_bytes_of_base64(talk, iv, is_fit):
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_state_stays_small(talk, monkeypatch, is_answered):
     """However many calls there are, answered or not, confirmed or not."""
-    monkeypatch.setattr(module, "_MOST", 20)
-    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    remember_less(monkeypatch, 20)
     said = many(talk)
     for step in (said if is_answered else said[:2], said[:1]):
         analyzer, sizes = Analyzer(), []
@@ -294,6 +293,13 @@ def test_state_stays_small(talk, monkeypatch, is_answered):
             sizes.append(sum(map(len, (texts.young, texts.old, calls.young, calls.old, calls.waiting))))
         assert max(sizes[1000:]) == max(sizes) <= 150
         assert len(analyzer.encode()) < 50_000
+
+
+def remember_less(monkeypatch, most):
+    """So many settled texts and calls, and ten calls that wait."""
+    monkeypatch.setattr(text_analyzer, "MOST", most)
+    monkeypatch.setattr(call_analyzer, "MOST", most)
+    monkeypatch.setattr(call_analyzer, "MOST_WAITING", 10)
 
 
 def many(talk):
@@ -309,8 +315,7 @@ def numbered(one, number, at):
 
 
 def test_no_exchange_is_lost_when_many_are_forgotten(talk, monkeypatch):
-    monkeypatch.setattr(module, "_MOST", 10)
-    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    remember_less(monkeypatch, 10)
     every = many(talk)
     for said in (every, every[:2], every[:1]):
         analyzer = Analyzer()
@@ -324,7 +329,7 @@ def test_no_exchange_is_lost_when_many_are_forgotten(talk, monkeypatch):
 
 
 def test_an_answer_to_a_call_that_was_forgotten_breaks_no_rule(talk, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    monkeypatch.setattr(call_analyzer, "MOST_WAITING", 10)
     call, confirmed, answer, _ = many(talk)
     for waiting, broken in ((21, 1), (5, 0)):
         analyzer = Analyzer()
