@@ -154,7 +154,7 @@ def history(protocol: str, said: Sequence[Said]) -> History:
         for row in _read(protocol, data):
             where = {"connection_id": b"c", "ts": ts, "to_server": who == "client", "source": "here.pcapng", "offset": at * 1000}
             where["offset"] += row.pop("start")
-            if "reason" in row:
+            if "clause" in row:
                 one.unreadable.append(Unreadable(**where, **row))
             else:
                 seen = protocols.get(protocol).analyzer().MESSAGE

@@ -22,6 +22,7 @@ import msgspec
 
 from wirelake.errors import FaultLike
 from wirelake.protocols.connections import MAX_CONNECTIONS, NO_TIME, Connection, ConnectionEvent, Connections, Event, earliest
+from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.state_table import StateTable
 
 __all__ = [
@@ -357,7 +358,7 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         if after is not None:
             self.states[message.connection_id] = after
             if len(self.states) > 2 * MAX_CONNECTIONS:
-                self._follow(list(self.states)[MAX_CONNECTIONS:])
+                self._follow(split_oldest(self.states, MAX_CONNECTIONS)[1])
 
     def _follow(self, connection_ids: Iterable[bytes]) -> None:
         """Forget the states of all other connections."""

@@ -7,12 +7,12 @@ breaks no rule: an observer that has forgotten requests of a side cannot know wh
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Final
 
 import msgspec
 
 from wirelake.protocols.analyzer import Exchange, Part, SeenMessage, SessionAnalyzer
+from wirelake.protocols.oldest import split_oldest
 
 __all__ = ["MAX_WAITING", "PairingAnalyzer", "Pending", "RequestPairs"]
 
@@ -87,8 +87,7 @@ class RequestPairs(msgspec.Struct):
         pending = self.of_client if by_client else self.of_server
         if len(pending) <= 2 * MAX_WAITING:
             return []
-        oldest = list(islice(pending.items(), len(pending) - MAX_WAITING))
-        kept = dict(islice(pending.items(), len(oldest), None))
+        oldest, kept = split_oldest(pending, MAX_WAITING)
         if by_client:
             self.of_client, self.client_forgotten = kept, True
         else:

@@ -14,6 +14,7 @@ import msgspec
 
 from wirelake.errors import RemoteProtocolError
 from wirelake.protocols.analyzer import NO_TIME, Exchange, Part
+from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
@@ -212,9 +213,8 @@ class Calls(msgspec.Struct, array_like=True):
         forgotten = self.forget() if len(self.young) > MOST else []
         if len(self.waiting) > 2 * MOST_WAITING:
             self.has_forgotten = True
-            waiting = list(self.waiting.items())
-            forgotten += waiting[:MOST_WAITING]
-            self.waiting = dict(waiting[MOST_WAITING:])
+            oldest, self.waiting = split_oldest(self.waiting, MOST_WAITING)
+            forgotten += oldest
         return forgotten
 
     def forget(self, now: int | None = None) -> Forgotten:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from wirelake.protocols.analyzer import NO_TIME, SeenMessage
+from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer1.confirmation import content_digest
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
@@ -214,7 +215,7 @@ class Texts(msgspec.Struct, array_like=True):
             else:
                 forgotten.append(text)
         if len(self.young) > MOST_UNCONFIRMED:
-            self.young = dict(list(self.young.items())[-MOST_UNCONFIRMED:])
+            _, self.young = split_oldest(self.young, MOST_UNCONFIRMED)
             self.has_forgotten = True
         self.most = max(MOST, 2 * len(self.young))
         return forgotten
