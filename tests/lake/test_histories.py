@@ -43,8 +43,13 @@ AS_SQL = {
     "event_mesh": {"exchanges": "e3b0c44298fc1c14", "violations": "27fa91ef199400d1", "sessions": "1edbcc95f7e2de2a"},
     "relink": {"exchanges": "e8dcdc6cdcc49f2b", "violations": "46c1f8ffc8160546", "sessions": "0d5ea42a0495e4b5"},
     "wolpertinger": {"exchanges": "5b3f07349708f892", "violations": "760242c61c658a66", "sessions": "5179e3877670246d"},
-    "yamp": {"exchanges": "85c393dc4c3531df", "violations": "875bb44fcdd8f3bf", "sessions": "07e3c61050c22d9a"},
+    "yamp": {"exchanges": "85c393dc4c3531df", "violations": "69a80acdb1678466", "sessions": "b06970bdd0a7cb32"},
 }
+"""Fingerprints of the rows that SQL gave.
+
+Those of YAMP differ from SQL's in BODY_UNDECODABLE, and so in the violations of a session: bodies are read with the serializer of the first
+handshake now (YAMP-11). Without that rule, they are the same.
+"""
 
 
 def decoded(paths, protocol):

@@ -9,18 +9,10 @@ import msgspec
 import pytest
 
 from wirelake import protocols
-from wirelake.protocols.analyzer import (
-    NO_TIME,
-    AnyAnalyzer,
-    ConnectionEvent,
-    Exchange,
-    MessageOfAnyProtocol,
-    Part,
-    RequestPairs,
-    SessionAnalyzer,
-    Unreadable,
-)
+from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, Part, SessionAnalyzer, Unreadable
+from wirelake.protocols.any_analyzer import AnyAnalyzer, MessageOfAnyProtocol
 from wirelake.protocols.emp.state_machine import MACHINE, State
+from wirelake.protocols.request_pairs import RequestPairs
 from wirelake.protocols.state_table import state_table
 
 SECOND = 1_000_000

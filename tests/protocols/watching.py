@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import msgspec
 import numpy as np
@@ -16,14 +16,17 @@ import pyarrow as pa
 from wirelake import protocols
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
+from wirelake.capture.record.recorder import Recorder
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.decode.scan import Scanner
+from wirelake.lake.gold.fold.seen import connection_events, seen_messages, unreadable_ranges
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, Finding, SeenMessage, SessionAnalyzer, Standing, Unreadable
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START
 
 Step = ConnectionEvent | Unreadable | SeenMessage
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+START_NS = 1_700_000_000 * 10**9
 
 
 class History(msgspec.Struct):
@@ -85,6 +88,105 @@ def judge(analyzer: type[SessionAnalyzer], steps: Iterable[Step], dice: random.R
     findings = sorted([*findings, *watching.findings], key=lambda one: (one.ts, one.message_id or b"", one.rule, one.offset))
     exchanges.sort(key=lambda one: [(part.ts, part.message_id) for part in (one.sent, one.answer) if part])
     return Judgement(exchanges, findings, watching.standing(newest), watching.is_whole, [watching.ended_on(one) for one in findings])
+
+
+Session = tuple[list[ConnectionEvent], list[Unreadable], list[SeenMessage]]
+"""All that happened in one session: events, unreadable bytes, and messages in order."""
+
+
+def sessions(protocol: str, paths: Iterable[Path], keyring: object | None = None) -> dict[bytes, Session]:
+    """Connection -> its session, as the lake's decoder reads these recordings."""
+    found = {name: [TABLES[name].schema.empty_table()] for name in (protocol, "connections", "quarantine")}
+    for path in paths:
+        decoder = Decoder(DecodeOptions(), keyring=keyring)
+        blocks = read(identify(path), ports={}, sniff=protocols.sniff, dialect=protocols.dialect)
+        for batches in (*map(decoder.feed, blocks), decoder.finish()):
+            for name, tables in found.items():
+                tables += [pa.Table.from_batches([batch]).cast(TABLES[name].schema) for batch in batches.get(name, ())]
+    silver = {name: pa.concat_tables(parts) for name, parts in found.items()}
+    seen = protocols.get(protocol).analyzer().MESSAGE
+    every: dict[bytes, Session] = {}
+    kinds = (connection_events(silver["connections"]), unreadable_ranges(silver["quarantine"]), seen_messages(silver[protocol], seen))
+    for kind, of_kind in enumerate(kinds):
+        for row in of_kind:
+            every.setdefault(row.connection_id, ([], [], []))[kind].append(row)
+    for _, _, messages in every.values():
+        messages.sort(key=lambda message: (message.ts, message.message_id))
+    return every
+
+
+def fed(analyzer: type[SessionAnalyzer], session: Session) -> SessionAnalyzer:
+    """An analyzer that was fed as the lake does it: events first."""
+    watching = analyzer()
+    events, unreadable, messages = session
+    for event in events:
+        watching.event(event)
+    for bytes_lost in unreadable:
+        watching.unreadable(bytes_lost)
+    for message in messages:
+        watching.message(message)
+    watching.end()
+    return watching
+
+
+def results(analyzer: SessionAnalyzer) -> tuple[object, ...]:
+    """All that an analyzer tells, in an order of its own."""
+    exchanges, findings = sorted(map(repr, analyzer.exchanges)), sorted(map(repr, analyzer.findings))
+    return exchanges, findings, analyzer.standing(), analyzer.is_whole, (analyzer.requests, analyzer.answered), analyzer.last_word
+
+
+def rules(analyzer: SessionAnalyzer) -> list[str]:
+    """The rules that were broken, as far as they count."""
+    return sorted(finding.rule for finding in analyzer.findings if analyzer.is_whole or not finding.needs_whole)
+
+
+class Talk:
+    """A recording of one connection, step by step; then its analyzer."""
+
+    PROTOCOL: ClassVar[str]
+    KEYRING: ClassVar[object | None] = None
+
+    def __init__(self, folder: Path, transport: str = "tcp") -> None:
+        self.now = START_NS
+        self.path = folder / "talk.pcapng"
+        self.recorder = Recorder(self.path, protocol=self.PROTOCOL, clock=lambda: self.now, flush_seconds=60, overwrite=True)
+        self.connection = self.recorder.connection(role="client", transport=transport, local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
+
+    def at(self, seconds: float) -> Self:
+        """From here on, it is so many seconds after the start."""
+        self.now = START_NS + round(seconds * 1e9)
+        return self
+
+    def client(self, *said: bytes) -> Self:
+        """The client sends this."""
+        for data in said:
+            self.connection.sent(data)
+        return self
+
+    def server(self, *said: bytes) -> Self:
+        """The server sends this."""
+        for data in said:
+            self.connection.received(data)
+        return self
+
+    def closed(self) -> Self:
+        """The connection ends."""
+        self.connection.closed("eof")
+        return self
+
+    def session(self) -> Session:
+        """What was recorded; the recording ends."""
+        self.recorder.close()
+        return self.session_so_far()
+
+    def session_so_far(self) -> Session:
+        """What was recorded and flushed."""
+        (session,) = sessions(self.PROTOCOL, [self.path], self.KEYRING).values()
+        return session
+
+    def analyzed(self) -> SessionAnalyzer:
+        """The analyzer of what was recorded."""
+        return fed(protocols.get(self.PROTOCOL).analyzer(), self.session())
 
 
 def rows(paths: Iterable[Path]) -> dict[str, list[dict[str, Any]]]:
@@ -154,7 +256,7 @@ def history(protocol: str, said: Sequence[Said]) -> History:
         for row in _read(protocol, data):
             where = {"connection_id": b"c", "ts": ts, "to_server": who == "client", "source": "here.pcapng", "offset": at * 1000}
             where["offset"] += row.pop("start")
-            if "reason" in row:
+            if "clause" in row:
                 one.unreadable.append(Unreadable(**where, **row))
             else:
                 seen = protocols.get(protocol).analyzer().MESSAGE

@@ -99,7 +99,6 @@ def read(
     need(*CAPTURES)
     collect_rarely()  # imports, too, make many objects that stay
     without_pandas()
-    from wirelake.cli.key_files import keys_in  # noqa: PLC0415 - imports protocols, for keys only
     from wirelake.explore import filters  # noqa: PLC0415 - needs the lake extra
     from wirelake.explore.reading import formats  # noqa: PLC0415
     from wirelake.explore.reading.engine import ReadOptions  # noqa: PLC0415
@@ -109,7 +108,11 @@ def read(
     formats.check_fields(fields)
     if follow and STDIN in files:
         raise UsageError("--follow is for files: standard input is read as it comes anyway")
-    store, keyring = keys_in(keys) if keys else (None, None)
+    store = keyring = None
+    if keys:
+        from wirelake.cli.key_files import keys_in  # noqa: PLC0415 - imports protocols, for keys only
+
+        store, keyring = keys_in(keys)
     reading = Reading(
         ReadOptions(
             ports=ports_given(port),

@@ -7,32 +7,32 @@ them out of the lists. `end()` tells what depends on the end. Calling it does no
 that was taken before.
 
 Analyzers are structs, so that their state can be stored between two messages (`encode`, `decode`) with the same results. They know
-neither Spark nor sockets nor clocks. Each protocol has one in its `analyzer.py`; `SessionAnalyzer` itself is the one of protocols that
-bring none: it pairs requests by `kind` and `correlation_id`, and holds messages to the state machine.
+neither Spark nor sockets nor clocks. Each protocol has one in its `analyzer.py`; `any_analyzer` has the one of protocols that bring none.
+
+Nothing in a state grows for ever: each container has a limit, or says why it needs none. Beyond a limit the oldest is told as it stands,
+and forgotten; an observer that has forgotten something does not blame a side for it. So results depend only on the order of messages.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Final, NamedTuple, Self
 
 import msgspec
 
 from wirelake.errors import FaultLike
+from wirelake.protocols.connections import MAX_CONNECTIONS, NO_TIME, Connection, ConnectionEvent, Connections, Event, earliest
+from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.state_table import StateTable
 
 __all__ = [
     "DELIVERY",
-    "ENDS",
     "NO_TIME",
     "REQUEST",
-    "AnyAnalyzer",
     "ConnectionEvent",
     "Exchange",
     "Finding",
-    "MessageOfAnyProtocol",
     "Part",
-    "Pending",
-    "RequestPairs",
     "SeenMessage",
     "SessionAnalyzer",
     "Standing",
@@ -40,12 +40,8 @@ __all__ = [
     "Unreadable",
 ]
 
-NO_TIME: Final = -1
-"""The time of what has none."""
 REQUEST: Final = "request"
 """Kind of an exchange: a request and its answer."""
-ENDS: Final = ("finished", "closed", "reset")
-"""Events that end a connection."""
 DELIVERY: Final = "delivery"
 """Kind of an exchange: a message on a channel and its acknowledgement."""
 
@@ -66,29 +62,6 @@ class SeenMessage(msgspec.Struct, gc=False):
     length: int
     size: int
     fault: str | None
-
-
-class MessageOfAnyProtocol(SeenMessage, gc=False):
-    """A message as the table `messages` has it."""
-
-    kind: str
-    name: str
-    subject: str | None
-    correlation_id: str | None
-
-
-class ConnectionEvent(msgspec.Struct, gc=False):
-    """What happened to a connection: a row of `connections`."""
-
-    connection_id: bytes
-    ts: int
-    what: str
-    """`seen`, `opened`, `finished`, `closed` or `reset`."""
-    by: str
-    """`client`, `server`, or empty."""
-    source: str
-    offset: int
-    transport: str
 
 
 class Unreadable(msgspec.Struct, gc=False):
@@ -148,15 +121,6 @@ class Finding(msgspec.Struct, gc=False):
     """Whether it only counts if the session was captured from its beginning and without a gap (`is_whole`)."""
 
 
-class Event(msgspec.Struct, gc=False, order=True, array_like=True):
-    """When and where something happened to a connection, and by whom. The order is that of the fields."""
-
-    ts: int
-    source: str
-    offset: int
-    by: str
-
-
 class Parting(msgspec.Struct, gc=False, order=True, array_like=True):
     """The first close or error message."""
 
@@ -166,17 +130,6 @@ class Parting(msgspec.Struct, gc=False, order=True, array_like=True):
     """`bye` or `error`."""
     by: str
     """`client` or `server`."""
-
-
-class Connection(msgspec.Struct, array_like=True):
-    """What is known of one connection."""
-
-    first: Event | None = None
-    opened: Event | None = None
-    closed: Event | None = None
-    """The first `finished`, `closed` or `reset`."""
-    reset: Event | None = None
-    last_happened: int = NO_TIME
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -214,7 +167,7 @@ class Timeouts(NamedTuple):
 class SessionAnalyzer(msgspec.Struct, kw_only=True):
     """Watches one session. Protocols override `_message`, `_end` and what they know better."""
 
-    MESSAGE: ClassVar[type[SeenMessage]] = MessageOfAnyProtocol
+    MESSAGE: ClassVar[type[SeenMessage]] = SeenMessage
     """The struct that `message` takes."""
     HAS_HANDSHAKE: ClassVar[bool] = True
     """Whether sessions open with a handshake and end with a closing message or an error.
@@ -234,7 +187,7 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     """The protocol's state machine; None: nothing is ever forbidden."""
 
     transport: str = ""
-    connections: dict[bytes, Connection] = msgspec.field(default_factory=dict)
+    connections: Connections = msgspec.field(default_factory=Connections)
     first_said: int = NO_TIME
     last_said: int = NO_TIME
     last_word: int = NO_TIME
@@ -243,12 +196,14 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     server_greeted: int = NO_TIME
     parting: Parting | None = None
     spoilt_by: set[str] = msgspec.field(default_factory=set)
-    """Reasons of unreadable bytes."""
+    """Reasons of unreadable bytes: at most as many as the protocol has faults."""
     unfinished: set[bool] = msgspec.field(default_factory=set)
     """Sides, as directions, that began a message that never ended."""
     has_gap: bool = False
     states: dict[bytes, int] = msgspec.field(default_factory=dict)
-    """Connection -> its state; those in the initial state are missing."""
+    """Connection -> its state; those in the initial state are missing. At most twice `MAX_CONNECTIONS`, see `_follow`."""
+    has_forgotten: bool = False
+    """Whether connections were forgotten, because the session has too many: their states are unknown."""
     requests: int = 0
     """Exchanges whose request was captured, so far."""
     answered: int = 0
@@ -261,19 +216,8 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
 
     def event(self, event: ConnectionEvent) -> None:
         """Something happened to a connection of the session."""
-        known = self.connections.get(event.connection_id)
-        if known is None:
-            known = self.connections[event.connection_id] = Connection()
         self.transport = self.transport or event.transport
-        at = Event(event.ts, event.source, event.offset, event.by)
-        known.first = at if known.first is None else min(known.first, at)
-        known.last_happened = max(known.last_happened, event.ts)
-        if event.what == "opened":
-            known.opened = at if known.opened is None else min(known.opened, at)
-        elif event.what in ENDS:
-            known.closed = at if known.closed is None else min(known.closed, at)
-            if event.what == "reset":
-                known.reset = at if known.reset is None else min(known.reset, at)
+        self.connections.event(event)
 
     def unreadable(self, found: Unreadable) -> None:
         """Bytes of the session could not be read."""
@@ -304,21 +248,18 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
             return False
         if self.opened is not None:
             return True
-        greeted = _earliest(self.client_greeted, self.server_greeted)
+        greeted = earliest(self.client_greeted, self.server_greeted)
         return greeted != NO_TIME and greeted == self.first_said
 
     @property
     def opened(self) -> Event | None:
         """The opening of its first connection; None if it was not captured."""
-        found = [one.opened for one in self.connections.values() if one.opened is not None]
-        return min(found) if found and not self.IS_NODE else None
+        return None if self.IS_NODE else self.connections.opened
 
     @property
     def last_connection(self) -> Connection | None:
         """The connection that began last, with which the session ends."""
-        if self.IS_NODE or not self.connections:
-            return None
-        return max(self.connections.values(), key=_beginning)
+        return None if self.IS_NODE else self.connections.last
 
     @property
     def closed(self) -> Event | None:
@@ -329,15 +270,12 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     @property
     def first_seen(self) -> int:
         """Time of the first message or event."""
-        times = [] if self.IS_NODE else [one.first.ts for one in self.connections.values() if one.first is not None]
-        return _earliest(self.first_said, *times)
+        return self.first_said if self.IS_NODE else earliest(self.first_said, self.connections.first_happened)
 
     @property
     def last_seen(self) -> int:
         """Time of the last message or event."""
-        if self.IS_NODE:
-            return self.last_said
-        return max([self.last_said, *(one.last_happened for one in self.connections.values())])
+        return self.last_said if self.IS_NODE else max(self.last_said, self.connections.last_happened)
 
     @property
     def has_ended(self) -> bool:
@@ -409,15 +347,23 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         states = self.STATES
         if states is None:
             return
-        at = (self.states.get(message.connection_id, states.initial), message.to_server, name)
+        state = self.states.get(message.connection_id)
+        at = (states.initial if state is None else state, message.to_server, name)
         if at in states.quiet:
             return
         rule = states.refusals.get(at)
-        if rule is not None and message.fault is None:
+        if rule is not None and message.fault is None and not (state is None and self.has_forgotten):
             self._found(rule, message, needs_whole=True)
         after = states.moves.get(at)
         if after is not None:
             self.states[message.connection_id] = after
+            if len(self.states) > 2 * MAX_CONNECTIONS:
+                self._follow(split_oldest(self.states, MAX_CONNECTIONS)[1])
+
+    def _follow(self, connection_ids: Iterable[bytes]) -> None:
+        """Forget the states of all other connections."""
+        self.states = {connection_id: self.states[connection_id] for connection_id in connection_ids if connection_id in self.states}
+        self.has_forgotten = True
 
     def _greeted(self, message: SeenMessage) -> None:
         """A handshake message was sent."""
@@ -500,137 +446,7 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
             self.findings.append(Finding(timeouts.late.name, deadline, late_side, None, opened.source, opened.offset, 0, needs_whole=True))
 
 
-class Pending(msgspec.Struct, gc=False, array_like=True):
-    """A request that waits for its answer."""
-
-    sent: Part
-    subject: str | None
-    progress: int = 0
-    cancelled: bool = False
-    note: str | None = None
-    """What the protocol wants to remember of it."""
-    progressive: bool = True
-    """Whether it asked for progress, in protocols where a request says so."""
-
-
-class RequestPairs(msgspec.Struct):
-    """Pairs requests with responses.
-
-    Messages with the same correlation id that belong to requests of the same side take turns: a request opens, a response closes, and the
-    id is free again. A request while one is open is a repetition, and the earlier one stays unanswered. A response while none is open
-    matches nothing. Messages that break a rule by themselves must be left out: a receiver stops there.
-    """
-
-    of_client: dict[str, Pending] = msgspec.field(default_factory=dict)
-    of_server: dict[str, Pending] = msgspec.field(default_factory=dict)
-
-    def ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> Exchange | None:
-        """A request. Returns the exchange of an earlier one with the same id that was never answered.
-
-        A repetition does not change whether progress was asked for: a receiver keeps the first request (YAMP-15).
-        """
-        pending = self.of_client if message.to_server else self.of_server
-        before = pending.get(correlation_id)
-        if before is not None:
-            progressive = before.progressive
-        pending[correlation_id] = Pending(Part(message.ts, message.message_id, message.size), subject, 0, False, None, progressive)
-        return None if before is None else _unanswered(message.to_server, correlation_id, before)
-
-    def waiting(self, by_client: bool, correlation_id: str) -> Pending | None:
-        """The request of that side that waits for an answer with this id."""
-        return (self.of_client if by_client else self.of_server).get(correlation_id)
-
-    def answer(self, message: SeenMessage, correlation_id: str, subject: str | None, outcome: str | None = "returned") -> Exchange:
-        """A response; without a waiting request `sent` is None, the subject is its own, and nothing is known of an outcome."""
-        asked = (self.of_server if message.to_server else self.of_client).pop(correlation_id, None)
-        part = Part(message.ts, message.message_id, message.size)
-        if asked is None:
-            return Exchange(not message.to_server, correlation_id, subject, None, part, None, False, 0, None)
-        return Exchange(
-            not message.to_server,
-            correlation_id,
-            asked.subject,
-            asked.sent,
-            part,
-            asked.progress,
-            asked.cancelled,
-            1,
-            asked.note or outcome,
-        )
-
-    def unanswered(self) -> list[Exchange]:
-        """The exchanges of all requests that still wait; none waits afterwards."""
-        found = [
-            _unanswered(by_client, correlation_id, pending)
-            for by_client, waiting in ((True, self.of_client), (False, self.of_server))
-            for correlation_id, pending in waiting.items()
-        ]
-        self.of_client.clear()
-        self.of_server.clear()
-        return found
-
-
-def _unanswered(by_client: bool, correlation_id: str, pending: Pending) -> Exchange:
-    return Exchange(by_client, correlation_id, pending.subject, pending.sent, None, None, pending.cancelled, 1, pending.note)
-
-
-class AnyAnalyzer(SessionAnalyzer):
-    """The analyzer of a protocol that brings none: requests are paired, and the state machine is followed."""
-
-    pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
-
-    def message(self, message: SeenMessage) -> None:
-        """See `SessionAnalyzer`."""
-        assert isinstance(message, MessageOfAnyProtocol)  # noqa: S101 - see MESSAGE
-        kind = message.kind
-        self._said(message.ts)
-        if kind == "handshake":
-            self._greeted(message)
-        if kind in ("error", "close"):
-            self._parted(message, "error" if kind == "error" else "bye")
-        elif kind != "ack":
-            self.last_word = message.ts
-        if message.fault is not None:
-            self._found(message.fault, message, needs_whole=False)
-        self._step(message, message.name)
-        correlation_id = message.correlation_id
-        if correlation_id is None or message.fault is not None:
-            return
-        if kind == "request":
-            if (before := self.pairs.ask(message, correlation_id, message.subject)) is not None:
-                self._exchanged(before)
-        elif kind == "response":
-            self._exchanged(self.pairs.answer(message, correlation_id, message.subject))
-        elif kind in ("progress", "cancel"):
-            asked = self.pairs.waiting(message.to_server == (kind == "cancel"), correlation_id)
-            if asked is not None:
-                asked.progress += kind == "progress"
-                asked.cancelled |= kind == "cancel"
-
-    def end(self) -> None:
-        """See `SessionAnalyzer`."""
-        for exchange in self.pairs.unanswered():
-            self._exchanged(exchange)
-        SessionAnalyzer.end(self)
-
-
 _SIDES: Final = {"client": True, "server": False}
-
-
-def _earliest(*times: int) -> int:
-    return min((at for at in times if at != NO_TIME), default=NO_TIME)
-
-
-def _beginning(connection: Connection) -> tuple[object, ...]:
-    """Sorts connections by when they began."""
-    nothing = Event(NO_TIME, "", -1, "")
-    return (
-        connection.first.ts if connection.first else NO_TIME,
-        connection.closed is not None,
-        connection.closed or nothing,
-        connection.reset is not None,
-        connection.reset or nothing,
-    )
 
 
 def _ended_how(parting: Parting | None, reset: Event | None, closed: Event | None) -> str:

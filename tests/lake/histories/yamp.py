@@ -19,7 +19,7 @@ from wirelake.capture.record.connection import Connection
 from wirelake.capture.record.exported_pdu import SENT
 from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.analyzer import Exchange
-from wirelake.protocols.yamp.analyzer import KILLED, Analyzer, Seen, WaitingPing
+from wirelake.protocols.yamp.analyzer import KILLED, Analyzer, Seen, WaitingPings
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import ResponseType
 from wirelake.protocols.yamp.serializers.registry import STANDARD
@@ -244,7 +244,7 @@ class AsSql(Analyzer):
             message = msgspec.structs.replace(message, kill=False)
         super()._cancels(message)
 
-    def _expire(self, pings: dict[bytes, list[WaitingPing]], now: int) -> None:
+    def _expire(self, pings: WaitingPings, now: int) -> None:
         pass
 
     def _exchanged(self, exchange: Exchange) -> None:

@@ -269,15 +269,15 @@ def test_resolved_messages_are_forgotten():
     assert len(analyzer.encode()) < 2000
 
 
-def test_of_too_many_unresolved_messages_the_oldest_is_reported_as_it_stands(monkeypatch):
-    monkeypatch.setattr(deliveries, "_MOST", 3)
+def test_of_too_many_unresolved_messages_the_oldest_are_reported_as_they_stand(monkeypatch):
+    monkeypatch.setattr(deliveries, "MOST", 3)
     observer = Observer()
-    play(fresh(*[sent(A)] * 5)(1), observer)
+    play(fresh(*[sent(A)] * 7)(1), observer)
     (session,) = observer.sessions().values()
     analyzer = Analyzer()
     for _ in feed(analyzer, session):
         pass
-    assert [(one.correlation_id, one.outcome) for one in analyzer.exchanges] == [("61/0", None), ("61/1", None)]
+    assert [(one.correlation_id, one.outcome) for one in analyzer.exchanges] == [(f"61/{number}", None) for number in range(4)]
 
 
 def test_acknowledgements_of_unknown_channels_are_not_remembered():

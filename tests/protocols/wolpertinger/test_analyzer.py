@@ -5,25 +5,20 @@ from __future__ import annotations
 import base64
 import random
 from collections import Counter
+from functools import partial
 
 import msgspec
-import pyarrow as pa
 import pytest
 from tests.lake import wolpertinger_sessions
 from tests.lake.histories import wolpertinger as history
 from tests.lake.wolpertinger_sessions import BLOB, BROKEN, CASES, IV, OTHER_KEYS, answered, asked, call_id, line, pieces, result, trusted
+from tests.protocols import watching
+from tests.protocols.watching import results, rules
 from tests.protocols.wolpertinger.pair import KEYS, TRUSTED, read
 from tests.protocols.wolpertinger.pair import session as live_session
 
-from wirelake import protocols
-from wirelake.capture.blocks.read_file import read as read_file
-from wirelake.capture.files.identity import identify
-from wirelake.capture.record.recorder import Recorder
-from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.lake.gold.fold.seen import connection_events, seen_messages, unreadable_ranges
-from wirelake.lake.tables.catalog import TABLES
-from wirelake.protocols.wolpertinger import analyzer as module
-from wirelake.protocols.wolpertinger.analyzer import Analyzer, Seen
+from wirelake.protocols.wolpertinger import call_analyzer, text_analyzer
+from wirelake.protocols.wolpertinger.analyzer import Analyzer
 from wirelake.protocols.wolpertinger.events import CallReceived, Noticed
 from wirelake.protocols.wolpertinger.faults import UNREADABLE, Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
@@ -33,88 +28,14 @@ from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.trust.state import STRANGER
 from wirelake.protocols.wolpertinger.wire import decode
 
-SILVER = ("wolpertinger", "connections", "quarantine")
+KEYRING = Keyring([KEYS])
+sessions = partial(watching.sessions, "wolpertinger", keyring=KEYRING)
+fed = partial(watching.fed, Analyzer)
 
 
-def sessions(paths):
-    """Session -> (events, unreadable bytes, messages in order), as the lake's decoder reads these recordings."""
-    found = {name: [TABLES[name].schema.empty_table()] for name in SILVER}
-    for path in paths:
-        decoder = Decoder(DecodeOptions(), keyring=Keyring([KEYS]))
-        blocks = read_file(identify(path), ports={}, sniff=protocols.sniff, dialect=protocols.dialect)
-        for batches in (*map(decoder.feed, blocks), decoder.finish()):
-            for name in SILVER:
-                found[name] += [pa.Table.from_batches([batch]).cast(TABLES[name].schema) for batch in batches.get(name, ())]
-    tables = {name: pa.concat_tables(parts) for name, parts in found.items()}
-    every = {}
-    rows = (connection_events(tables["connections"]), unreadable_ranges(tables["quarantine"]), seen_messages(tables["wolpertinger"], Seen))
-    for kind, of_kind in enumerate(rows):
-        for row in of_kind:
-            every.setdefault(row.connection_id, ([], [], []))[kind].append(row)
-    for _, _, messages in every.values():
-        messages.sort(key=lambda message: (message.ts, message.message_id))
-    return every
-
-
-def fed(session, analyzer=None):
-    """An analyzer that was fed as the lake does it: events first."""
-    analyzer = analyzer or Analyzer()
-    events, unreadable, messages = session
-    for event in events:
-        analyzer.event(event)
-    for found in unreadable:
-        analyzer.unreadable(found)
-    for message in messages:
-        analyzer.message(message)
-    analyzer.end()
-    return analyzer
-
-
-def results(analyzer):
-    """All that an analyzer tells, in an order of its own."""
-    exchanges, findings = sorted(map(repr, analyzer.exchanges)), sorted(map(repr, analyzer.findings))
-    return exchanges, findings, analyzer.standing(), analyzer.is_whole, (analyzer.requests, analyzer.answered), analyzer.last_word
-
-
-def rules(analyzer):
-    """The rules that were broken, as far as they count."""
-    return sorted(finding.rule for finding in analyzer.findings if analyzer.is_whole or not finding.needs_whole)
-
-
-class Talk:
-    """A recording of one connection, step by step; then its analyzer."""
-
-    def __init__(self, folder):
-        self.now = wolpertinger_sessions.START_NS
-        self.path = folder / "talk.pcapng"
-        self.recorder = Recorder(self.path, protocol="wolpertinger", clock=lambda: self.now, flush_seconds=60, overwrite=True)
-        self.connection = self.recorder.connection(role="client", local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
-
-    def at(self, seconds):
-        self.now = wolpertinger_sessions.START_NS + round(seconds * 1e9)
-        return self
-
-    def client(self, *said):
-        for data in said:
-            self.connection.sent(data)
-        return self
-
-    def server(self, *said):
-        for data in said:
-            self.connection.received(data)
-        return self
-
-    def closed(self):
-        self.connection.closed("eof")
-        return self
-
-    def session(self):
-        self.recorder.close()
-        (session,) = sessions([self.path]).values()
-        return session
-
-    def analyzed(self):
-        return fed(self.session())
+class Talk(watching.Talk):
+    PROTOCOL = "wolpertinger"
+    KEYRING = KEYRING
 
 
 @pytest.fixture
@@ -280,8 +201,7 @@ def test_wolp_24_an_iv_is_16_bytes_of_base64(talk, iv, is_fit):
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_state_stays_small(talk, monkeypatch, is_answered):
     """However many calls there are, answered or not, confirmed or not."""
-    monkeypatch.setattr(module, "_MOST", 20)
-    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    remember_less(monkeypatch, 20)
     said = many(talk)
     for step in (said if is_answered else said[:2], said[:1]):
         analyzer, sizes = Analyzer(), []
@@ -294,6 +214,13 @@ def test_state_stays_small(talk, monkeypatch, is_answered):
             sizes.append(sum(map(len, (texts.young, texts.old, calls.young, calls.old, calls.waiting))))
         assert max(sizes[1000:]) == max(sizes) <= 150
         assert len(analyzer.encode()) < 50_000
+
+
+def remember_less(monkeypatch, most):
+    """So many settled texts and calls, and ten calls that wait."""
+    monkeypatch.setattr(text_analyzer, "MOST", most)
+    monkeypatch.setattr(call_analyzer, "MOST", most)
+    monkeypatch.setattr(call_analyzer, "MOST_WAITING", 10)
 
 
 def many(talk):
@@ -309,8 +236,7 @@ def numbered(one, number, at):
 
 
 def test_no_exchange_is_lost_when_many_are_forgotten(talk, monkeypatch):
-    monkeypatch.setattr(module, "_MOST", 10)
-    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    remember_less(monkeypatch, 10)
     every = many(talk)
     for said in (every, every[:2], every[:1]):
         analyzer = Analyzer()
@@ -324,7 +250,7 @@ def test_no_exchange_is_lost_when_many_are_forgotten(talk, monkeypatch):
 
 
 def test_an_answer_to_a_call_that_was_forgotten_breaks_no_rule(talk, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    monkeypatch.setattr(call_analyzer, "MOST_WAITING", 10)
     call, confirmed, answer, _ = many(talk)
     for waiting, broken in ((21, 1), (5, 0)):
         analyzer = Analyzer()

@@ -243,5 +243,18 @@ def test_speakers_take_turns():
     known = {3: "bson"}
     found = negotiated(np.frombuffer(data, np.uint8), np.array(walk.rows), np.array([who for who, _ in said]), known)
     names = [found.names[code] if code >= 0 else None for code in found.codes]
-    assert names == ["json", "msgpack", None, "json", "msgpack", "cbor", "msgpack", "cbor", "json", "bson", "json"]
-    assert known == {0: "cbor", 1: "msgpack", 2: "json", 3: "bson"}
+    assert names == ["json", "msgpack", None, "json", "msgpack", "json", "msgpack", "json", "json", "bson", "json"]
+    assert known == {0: "json", 1: "msgpack", 2: "json", 3: "bson"}
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_yamp_11_a_second_handshake_changes_no_serializer(cut):
+    """The live session ignores it, too. Wherever the connection is cut, in this piece or in the next."""
+    said = [Event(UID, "u", b"7"), Handshake(1, "msgpack"), Event(UID, "u", b"\x05"), Handshake(1, "json"), Event(UID, "u", b"\x06")]
+    known: dict[int, str] = {}
+    texts = []
+    for piece in (said[:cut], said[cut:]):
+        found, _ = made([b"".join(map(encode, piece))], known=known)
+        texts += found.shared["body_json"].to_pylist()
+    assert [text for text in texts if text is not None] == ["5", "6"]
+    assert set(known.values()) == {"msgpack"}

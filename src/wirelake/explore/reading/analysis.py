@@ -36,6 +36,7 @@ from wirelake.lake.gold.fold.seen import analyzer_of, connection_events, seen_me
 from wirelake.lake.tables import connections, messages, quarantine, unrecognised
 from wirelake.protocols import analyzer as analysis
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, Finding, SeenMessage, SessionAnalyzer
+from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.protocol import SessionKind
 
 __all__ = ["MAX_SESSIONS", "SHOWN_BYTES", "Analysis", "Counter", "narrowed"]
@@ -46,7 +47,7 @@ V = TypeVar("V")
 MAX_SESSIONS: Final = 100_000
 """Sessions that are watched at the same time; beyond this, those that began first end."""
 MAX_NUMBERS: Final = 1 << 17
-"""Messages whose number is remembered, for answers that name their request."""
+"""Messages whose number is remembered, for answers that name their request; twice as many at most."""
 SHOWN_BYTES: Final = 64 << 10
 """Bytes of a field that are kept."""
 
@@ -273,8 +274,8 @@ class Analysis:
             session_id = message.session_id = self._links.get(connection_id, session_id)
         numbers = self._numbers
         numbers[message.message_id] = message.number
-        if len(numbers) > MAX_NUMBERS:
-            del numbers[next(iter(numbers))]
+        if len(numbers) > 2 * MAX_NUMBERS:
+            _, self._numbers = split_oldest(numbers, MAX_NUMBERS)
         session = self._sessions.get(session_id) or self._session(message.protocol, session_id, connection_id)
         analyzer = session.analyzer
         if self._early and session_id != connection_id:

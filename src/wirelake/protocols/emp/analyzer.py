@@ -11,12 +11,13 @@ from typing import ClassVar, Final
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.analyzer import NO_TIME, RequestPairs, SeenMessage, SessionAnalyzer, Timeouts
+from wirelake.protocols.analyzer import NO_TIME, SeenMessage, Timeouts
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS
 from wirelake.protocols.emp.state_machine import MACHINE
 from wirelake.protocols.reply_timer import MIN_RATE
+from wirelake.protocols.request_pairs import PairingAnalyzer
 from wirelake.protocols.state_table import StateTable, state_table
 
 __all__ = ["Analyzer", "Seen"]
@@ -50,7 +51,7 @@ class Ping(msgspec.Struct, gc=False, array_like=True):
     """Bytes of large messages before it."""
 
 
-class Analyzer(SessionAnalyzer):
+class Analyzer(PairingAnalyzer):
     """Watches one EMP connection."""
 
     MESSAGE: ClassVar[type[SeenMessage]] = Seen
@@ -66,7 +67,6 @@ class Analyzer(SessionAnalyzer):
     )
     """EMP-29, EMP-43: say hello in time, end with bye or error, and never inside a message."""
 
-    pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
     client_version: int | None = None
     server_version: int | None = None
     error_code: int | None = None
@@ -119,12 +119,10 @@ class Analyzer(SessionAnalyzer):
 
     def end(self) -> None:
         """See `SessionAnalyzer`."""
-        for exchange in self.pairs.unanswered():
-            self._exchanged(exchange)
         for ping in (self.client_ping, self.server_ping):
             if ping is not None:
                 self._judge_pong(ping, None)
-        SessionAnalyzer.end(self)
+        PairingAnalyzer.end(self)
 
     def _greetings(self) -> tuple[int | None, int | None, bool, int | None]:
         is_accepted = self.client_version == VERSION and self.server_version == VERSION
@@ -147,16 +145,12 @@ class Analyzer(SessionAnalyzer):
 
     def _asks(self, message: Seen) -> None:
         """EMP-18: a request needs an id that is not in flight."""
-        before = self.pairs.ask(message, message.request_id or "", None)
-        if before is not None:
-            self._exchanged(before)
+        if self._ask(message, message.request_id or "", None):
             self._found(Fault.REQUEST_ID_IN_FLIGHT.name, message, needs_whole=True)
 
     def _answers(self, message: Seen) -> None:
         """EMP-16: a response needs a waiting request."""
-        exchange = self.pairs.answer(message, message.request_id or "", None)
-        self._exchanged(exchange)
-        if exchange.sent is None:
+        if not self._answer(message, message.request_id or "", None):
             self._found(Fault.RESPONSE_UNMATCHED.name, message, needs_whole=True)
 
     def _pings(self, message: Seen) -> None:

@@ -1,9 +1,9 @@
 """Relink as an observer sees it: a link over its connections, its channels, and what became of every message.
 
 A connection may be cut at any time, and its link goes on with the next. What a channel is, its numbers and its rules, is in
-`channel_analyzer`; what became of its messages in `deliveries`; both read the sequence arithmetic of the live link. If a side breaks one
-rule several times on a connection, only the first time counts: its peer then closes the connection (RELINK-12). Tolerated faults are
-listed each time.
+`channel_analyzer`; all channels of a side are in `side_analyzer`; what became of messages in `deliveries`. If a side breaks one rule
+several times on a connection, only the first time counts: its peer then closes the connection (RELINK-12). Tolerated faults are listed
+each time.
 
 A link is judged connection by connection, in the order in which listeners agreed to them: one end may still send on a connection while
 the other is on the next already, and those messages come before all messages there (RELINK-11). See `RANKED_BY`.
@@ -11,28 +11,21 @@ the other is on the next already, and those messages come before all messages th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.analyzer import DELIVERY, NO_TIME, Exchange, Finding, Part, Parting, SeenMessage, SessionAnalyzer
-from wirelake.protocols.relink.channel_analyzer import UNKNOWN, Channel, Circumstances, ClosedChannel
-from wirelake.protocols.relink.deliveries import (
-    CLOSE,
-    CLOSED,
-    CONSUMED,
-    CURSORS,
-    DECISION,
-    MESSAGE,
-    RECEIVED,
-    RESULT,
-    ROLLED_BACK,
-    Delivery,
-)
+from wirelake.protocols.analyzer import NO_TIME, Exchange, Finding, Part, Parting, SeenMessage, SessionAnalyzer
+from wirelake.protocols.connections import MAX_CONNECTIONS
+from wirelake.protocols.oldest import split_oldest
+from wirelake.protocols.relink.channel_analyzer import UNKNOWN, Circumstances
+from wirelake.protocols.relink.deliveries import CLOSE, CLOSED, CONSUMED, CURSORS, DECISION, MESSAGE, RECEIVED, RESULT
 from wirelake.protocols.relink.faults import Fault
-from wirelake.protocols.relink.messages import LAST_SEQUENCE, VERSION
+from wirelake.protocols.relink.messages import VERSION
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS
+from wirelake.protocols.relink.side_analyzer import Half
 from wirelake.protocols.relink.state_machine import MACHINE, State
 from wirelake.protocols.state_table import StateTable, state_table
 
@@ -42,10 +35,8 @@ ODDITIES: Final = (Fault.UNUSED_BITS_SET, Fault.NOT_MINIMAL, Fault.MULTICAST_EMP
 """What the bits of the column `oddities` mean, lowest first."""
 _HANDSHAKE_MICROS: Final = None if DEFAULT_OPTIONS.handshake_timeout is None else round(DEFAULT_OPTIONS.handshake_timeout * 1_000_000)
 """RELINK-4: how long the whole handshake may take; None: any time."""
-_MAX_CHANNELS: Final = DEFAULT_OPTIONS.max_channels
-_MAX_CLOSED: Final = DEFAULT_OPTIONS.max_tombstones
-"""RELINK-22: closed channels that are remembered, as by a live link."""
 _NO_LINK: Final = "0"
+_HANDSHAKE: Final = frozenset(("version", "request", "reply"))
 _NO_WORDS: Final = frozenset(("received", "consumed", "committed", "uncommitted", "closed", "shutdown"))
 """Acknowledgements, and the closing message."""
 _OPEN: Final = int(State.OPEN)
@@ -94,20 +85,10 @@ class Wire(msgspec.Struct):
     is_breached: bool = False
     """RELINK-12: a rule was broken; whoever closes the connection does right."""
     broken: dict[str, int] = msgspec.field(default_factory=dict)
-    """Rule -> bits of the sides that broke it."""
+    """Rule -> bits of the sides that broke it: at most as many as there are rules."""
     of_client: Circumstances = msgspec.field(default_factory=lambda: Circumstances(False, False, False, False))
     """What counts for channels of the client."""
     of_server: Circumstances = msgspec.field(default_factory=lambda: Circumstances(False, False, False, False))
-
-
-class Half(msgspec.Struct):
-    """The channels of one side."""
-
-    channels: dict[bytes, Channel] = msgspec.field(default_factory=dict)
-    closed: dict[bytes, ClosedChannel] = msgspec.field(default_factory=dict)
-    transactional: bool = False
-    is_shut: bool = False
-    purge_at: int = _MAX_CHANNELS
 
 
 class Analyzer(SessionAnalyzer):
@@ -124,12 +105,15 @@ class Analyzer(SessionAnalyzer):
     """
 
     wires: dict[bytes, Wire] = msgspec.field(default_factory=dict)
+    """At most twice `MAX_CONNECTIONS`, and the one that has the link; see `_forget_wires`."""
+    has_begun: bool = False
+    """Whether a handshake began on a connection that is forgotten."""
     order: int = -1
     """The connection that has the link now."""
     is_known: bool = False
     """The link was seen from its first connection on."""
-    client: Half = msgspec.field(default_factory=Half)
-    server: Half = msgspec.field(default_factory=Half)
+    client: Half = msgspec.field(default_factory=lambda: Half(by_client=True))
+    server: Half = msgspec.field(default_factory=lambda: Half(by_client=False))
     client_version: int | None = None
     server_version: int | None = None
     is_accepted: bool = False
@@ -146,7 +130,11 @@ class Analyzer(SessionAnalyzer):
             self.last_word = ts
         wire = self.wires.get(message.connection_id)
         if wire is None:
+            if self.has_forgotten and name not in _HANDSHAKE:
+                return  # of a connection that is forgotten
             wire = self.wires[message.connection_id] = Wire()
+            if len(self.wires) > 2 * MAX_CONNECTIONS:
+                self._forget_wires()
         cursor = CURSORS.get(name)
         if wire.is_talking and cursor is not None and message.fault is None and not message.oddities:
             self._channels(message, wire, cursor)
@@ -173,8 +161,8 @@ class Analyzer(SessionAnalyzer):
 
     def end(self) -> None:
         """See `SessionAnalyzer`."""
-        for by_client, half in ((True, self.client), (False, self.server)):
-            self._tell_rest(half, by_client=by_client)
+        for half in (self.client, self.server):
+            self._tell(half.rest())
         self._judge_handshakes()
         self._judge_parting()
 
@@ -185,7 +173,7 @@ class Analyzer(SessionAnalyzer):
 
     def _general(self, message: Seen, wire: Wire) -> None:
         name, to_server = message.type_name, message.to_server
-        if name in ("version", "request", "reply"):
+        if name in _HANDSHAKE:
             self._greets(message)
         if message.fault is not None:
             if name == "reply" and message.link_id != _NO_LINK:
@@ -262,13 +250,11 @@ class Analyzer(SessionAnalyzer):
         if not wire.is_open:
             self.is_known = False
         elif not wire.is_resumed:
-            for by_client, half in ((True, self.client), (False, self.server)):  # RELINK-10: another link, which knows nothing
-                half.is_shut = False
-                self._tell_rest(half, by_client=by_client, until=wire.order)
-                half.closed.clear()
+            for half in (self.client, self.server):
+                self._tell(half.replace(wire.order))
             self.is_known = True
         for half in (self.client, self.server):
-            _purge(half)
+            half.purge()
         is_known, is_resumed = self.is_known, wire.is_resumed
         wire.of_client = Circumstances(is_known, is_resumed, is_resumed and wire.resume_server is None, self.client.is_shut)
         wire.of_server = Circumstances(is_known, is_resumed, is_resumed and wire.resume_client is None, self.server.is_shut)
@@ -298,11 +284,8 @@ class Analyzer(SessionAnalyzer):
             wire.resume_server, wire.of_client.is_early = message, False
         if wire.is_resumed:
             self._forgets(message, wire)
-            by_client = not message.to_server
-            half = self.client if by_client else self.server
-            for channel_id, channel in half.channels.items():
-                if channel.deliveries.reports and channel.connection == wire.order:
-                    self._tell(channel.deliveries.resume(transactional=half.transactional), channel_id, half, by_client=by_client)
+            half = self.server if message.to_server else self.client
+            self._tell(half.resume(wire.order))
 
     def _forgets(self, resume: Seen, wire: Wire) -> None:
         """RELINK-21: a channel that was acknowledged must be reported; if it was closing, it is closed."""
@@ -320,30 +303,26 @@ class Analyzer(SessionAnalyzer):
 
     def _channels(self, message: Seen, wire: Wire, cursor: int) -> None:
         """A packet about channels."""
-        if message.to_server == _BY_SENDER[cursor]:
-            half, of, by_client = self.client, wire.of_client, True
-        else:
-            half, of, by_client = self.server, wire.of_server, False
+        half, of = (self.client, wire.of_client) if message.to_server == _BY_SENDER[cursor] else (self.server, wire.of_server)
         ids, order = message.channel_ids, wire.order
         if ids and order == self.order and not of.is_early and len(ids) == 1:
             channel = half.channels.get(ids[0])
             if channel is not None and channel.connection == order and channel.turn == MESSAGE and not channel.is_closing:
                 if cursor == MESSAGE:
-                    forgotten = channel.deliveries.send(channel.count(), Part(message.ts, message.message_id, message.size))
-                    if forgotten is not None:
-                        self._tell(forgotten, ids[0], half, by_client=by_client)
+                    forgotten = half.send(ids[0], channel, channel.count(), Part(message.ts, message.message_id, message.size))
+                    if forgotten:
+                        self._tell(forgotten)
                     return
-                transactional = half.transactional
-                if cursor <= (DECISION if transactional else CONSUMED) and channel.advance(cursor, message.sequence):
+                if cursor <= (DECISION if half.transactional else CONSUMED) and channel.advance(cursor, message.sequence):
                     if cursor != RECEIVED:
                         part = Part(message.ts, message.message_id, message.size)
-                        resolved = channel.deliveries.cover(cursor, message.sequence, message.type_name, part, transactional=transactional)
-                        if resolved:
-                            self._tell(resolved, ids[0], half, by_client=by_client)
+                        self._tell(half.cover(ids[0], channel, cursor, message.sequence, message.type_name, part))
                     return
-        self._judge_channels(message, wire, cursor, half, of, by_client=by_client)
+        self._judge_channels(message, wire, cursor, half, of)
+        if half.is_full:
+            self._tell(half.limit())
 
-    def _judge_channels(self, message: Seen, wire: Wire, cursor: int, half: Half, of: Circumstances, *, by_client: bool) -> None:
+    def _judge_channels(self, message: Seen, wire: Wire, cursor: int, half: Half, of: Circumstances) -> None:
         """A packet that may break a rule."""
         is_off = not half.transactional and wire.is_open and cursor in (DECISION, RESULT)
         if is_off:
@@ -358,81 +337,29 @@ class Analyzer(SessionAnalyzer):
         if len(ids) > 1 and cursor in (CLOSE, CLOSED):
             ids = list(dict.fromkeys(ids))  # RELINK-19: twice is once
         part, is_unknown = Part(message.ts, message.message_id, message.size), False
+        is_judged = wire.is_open and not is_off and not half.has_forgotten
         for channel_id in ids:
             channel = half.channels.get(channel_id)
             if channel is None and cursor < DECISION and not of.is_early:
-                is_unknown = wire.is_open  # RELINK-13: it is ignored
+                is_unknown = True  # RELINK-13: it is ignored
                 continue
             if channel is None or channel.connection != wire.order:
-                channel = self._arrive(half, channel_id, channel, wire.order, by_client=by_client)
+                if channel is not None and channel.deliveries.reports:
+                    self._tell(half.resume_channel(channel_id, channel))
+                channel = half.arrive(channel_id, channel, wire.order)
             rule = channel.see(cursor, message.sequence, of)
-            if rule is not None and not is_off and wire.is_open:
-                if rule is UNKNOWN:
-                    is_unknown = True
-                else:
-                    self._broke(rule, message, wire)
-            if rule is not UNKNOWN:
-                self._deliver(channel, cursor, message, part, half, channel_id, is_report=of.is_early, by_client=by_client)
-        if is_unknown and not is_off:
+            if rule is UNKNOWN:
+                is_unknown = True
+                continue
+            if rule is not None and is_judged:
+                self._broke(rule, message, wire)
+            self._tell(half.deliver(channel_id, channel, cursor, message.sequence, message.type_name, part, is_report=of.is_early))
+        if is_unknown and is_judged:
             self._found(UNKNOWN, message, needs_whole=True)
 
-    def _deliver(
-        self, channel: Channel, cursor: int, message: Seen, part: Part, half: Half, channel_id: bytes, *, is_report: bool, by_client: bool
-    ) -> None:
-        """What the packet means for messages on the channel."""
-        deliveries = channel.deliveries
-        if cursor == MESSAGE:
-            resolved = deliveries.send(channel.origin + channel.messages, part) or []
-        elif cursor == CLOSE:
-            deliveries.is_open = False
-            return
-        elif cursor == CLOSED:
-            resolved = deliveries.close(part, is_report=is_report, transactional=half.transactional)
-            if channel.is_ended and deliveries.is_settled:
-                _forget(half, channel_id, channel)
-        else:
-            number = None if message.sequence is None else channel.at[cursor]
-            if is_report and cursor != DECISION:
-                deliveries.report(cursor, number, message.type_name, part)
-                return
-            resolved = deliveries.cover(cursor, number, message.type_name, part, transactional=half.transactional)
-        if resolved:
-            self._tell(resolved, channel_id, half, by_client=by_client)
-
-    def _arrive(self, half: Half, channel_id: bytes, channel: Channel | None, order: int, *, by_client: bool) -> Channel:
-        """The first packet about a channel, or about this one on another connection."""
-        if channel is None:
-            past = half.closed.pop(channel_id, None)
-            channel = Channel() if past is None else Channel.reopened(past, order)
-            if len(half.channels) >= half.purge_at:
-                _purge(half)
-                half.purge_at = max(_MAX_CHANNELS, 2 * len(half.channels))
-            half.channels[channel_id] = channel
-        elif channel.deliveries.reports:
-            self._tell(channel.deliveries.resume(transactional=half.transactional), channel_id, half, by_client=by_client)
-        if channel.connection != order:
-            channel.connect(order)
-        return channel
-
-    def _tell(self, resolved: list[Delivery], channel_id: bytes, half: Half, *, by_client: bool) -> None:
-        """Messages whose outcome is certain."""
-        name, transactional = channel_id.hex(), half.transactional
-        self.requests += len(resolved)
-        for one in resolved:
-            outcome, answer = one.outcome(transactional=transactional), one.result or one.consumed
-            self.answered += answer is not None
-            number, is_cancelled = one.number & LAST_SEQUENCE, outcome == ROLLED_BACK
-            self.exchanges.append(
-                Exchange(by_client, f"{name}/{number}", name, one.sent, answer, None, is_cancelled, one.attempts, outcome, DELIVERY)
-            )
-
-    def _tell_rest(self, half: Half, *, by_client: bool, until: int | None = None) -> None:
-        """All messages that are not resolved, of channels that were used before a connection."""
-        for channel_id, channel in list(half.channels.items()):
-            if until is None or channel.connection < until:
-                self._tell(channel.deliveries.rest(transactional=half.transactional), channel_id, half, by_client=by_client)
-                if until is not None:
-                    del half.channels[channel_id]
+    def _tell(self, exchanges: list[Exchange]) -> None:
+        for exchange in exchanges:
+            self._exchanged(exchange)
 
     # Findings.
 
@@ -446,13 +373,23 @@ class Analyzer(SessionAnalyzer):
 
     def _judge_handshakes(self) -> None:
         """RELINK-4: handshakes that were never finished."""
-        has_begun = False
-        for wire in self.wires.values():
-            has_begun |= wire.began is not None
-            if wire.began is not None and (wire.agreed is None or wire.asked is None):
-                self._judge_handshake(wire, self.last_seen if wire.agreed is None else wire.agreed.ts)
-        if not has_begun:
+        self._judge_unfinished(self.wires.values(), self.last_seen)
+        if not self.has_begun:
             self._judge_handshake(Wire(), self.last_seen)
+
+    def _judge_unfinished(self, wires: Iterable[Wire], now: int) -> None:
+        for wire in wires:
+            self.has_begun |= wire.began is not None
+            if wire.began is not None and (wire.agreed is None or wire.asked is None):
+                self._judge_handshake(wire, now if wire.agreed is None else wire.agreed.ts)
+
+    def _forget_wires(self) -> None:
+        """Forget the connections that were seen first, except the one that has the link. They are judged by what was seen so far."""
+        oldest, newest = split_oldest(self.wires, MAX_CONNECTIONS)
+        current = {connection_id: wire for connection_id, wire in oldest if wire.order == self.order}
+        self._judge_unfinished((wire for connection_id, wire in oldest if connection_id not in current), self.last_said)
+        self.wires = {**current, **newest}
+        self._follow(self.wires)
 
     def _judge_handshake(self, wire: Wire, until: int) -> None:
         """RELINK-4: the whole handshake has to be finished in time."""
@@ -465,7 +402,7 @@ class Analyzer(SessionAnalyzer):
         is_listener = self.client_greeted != NO_TIME and (not wire.is_answered or is_asked)
         source, offset = ("", 0) if began is None else (began.source, began.offset)
         if began is None:
-            first = min((one.first for one in self.connections.values() if one.first is not None), default=None)
+            first = self.connections.first
             if first is not None:
                 source, offset = first.source, first.offset
         wire.is_breached = True
@@ -483,20 +420,3 @@ class Analyzer(SessionAnalyzer):
         side = {"client": True, "server": False}.get(closed.by)
         rule = Fault.CLOSED_WITHOUT_PARTING.name
         self.findings.append(Finding(rule, closed.ts, side, None, closed.source, closed.offset, 0, needs_whole=True))
-
-
-def _forget(half: Half, channel_id: bytes, channel: Channel) -> None:
-    """RELINK-22: a channel was closed: remember no more of it than a live link does."""
-    del half.channels[channel_id]
-    if channel.sent_ever is None and not channel.was_closed:
-        return
-    half.closed[channel_id] = channel.past()
-    if len(half.closed) > _MAX_CLOSED:
-        del half.closed[next(iter(half.closed))]
-
-
-def _purge(half: Half) -> None:
-    """Forget channels that are not open: acknowledgements of what was never sent."""
-    for channel_id, channel in list(half.channels.items()):
-        if channel.is_idle:
-            _forget(half, channel_id, channel)

@@ -4,7 +4,7 @@ Acknowledgements cover all numbers up to theirs, or just the next (RELINK-15). T
 before. A message on a channel with transactions waits for its decision, and a committed one for its result (RELINK-27); if it was rolled
 back, any acknowledgement will do. `closed` covers every message of its channel: they were consumed (RELINK-22), or rolled back if they
 were never decided (RELINK-29). What is resolved is forgotten. So memory is bounded by what is not, and by the window of live links:
-if a channel has more, the oldest is reported as it stands.
+if a channel has more, the oldest are reported as they stand.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from wirelake.protocols.analyzer import Part
+from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS
 
 __all__ = ["CLOSE", "CLOSED", "CONSUMED", "CURSORS", "DECISION", "MESSAGE", "RECEIVED", "RESULT", "ROLLED_BACK", "Deliveries", "Delivery"]
@@ -33,8 +34,8 @@ CURSORS: Final = {
 }
 """Kind of message about a channel -> the cursor that it moves."""
 
-_MOST: Final = DEFAULT_OPTIONS.window
-"""RELINK-17: unresolved messages of a channel that are remembered."""
+MOST: Final = DEFAULT_OPTIONS.window
+"""RELINK-17: unresolved messages of a channel that are remembered; twice as many at most."""
 _ROLLBACK: Final = "rollback"
 ROLLED_BACK: Final = "rolled back"
 """What became of a message that was rolled back."""
@@ -81,7 +82,7 @@ class Deliveries(msgspec.Struct, array_like=True):
     """The unresolved messages of one channel, over all connections. What is certain is returned, and forgotten."""
 
     unresolved: dict[int, Delivery] = msgspec.field(default_factory=dict)
-    """Number -> message."""
+    """Number -> message, oldest first; see `MOST`."""
     highest: int = -1
     """The highest number that was sent."""
     cursors: list[int] = msgspec.field(default_factory=lambda: [-1, -1, -1, -1])
@@ -93,7 +94,7 @@ class Deliveries(msgspec.Struct, array_like=True):
     is_over: bool = False
     """It was closed: the next message is on another channel of the same id."""
     reports: list[Report] = msgspec.field(default_factory=list)
-    """RELINK-20: they count when `resume` comes."""
+    """RELINK-20: they count when `resume` comes. `Half` limits them, over all channels."""
     is_former: bool = False
     """RELINK-22: the reports of this connection are about an earlier channel of the same id."""
 
@@ -115,7 +116,10 @@ class Deliveries(msgspec.Struct, array_like=True):
         if number > self.highest:
             self.highest = number
             unresolved[number] = Delivery(number, part)
-            return [unresolved.pop(next(iter(unresolved)))] if len(unresolved) > _MOST else forgotten
+            if len(unresolved) > 2 * MOST:
+                oldest, self.unresolved = split_oldest(unresolved, MOST)
+                return [one for _, one in oldest]
+            return forgotten
         again = unresolved.get(number)
         if again is not None:
             again.attempts += 1

@@ -11,8 +11,9 @@ from typing import ClassVar, Final
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.analyzer import NO_TIME, RequestPairs, SeenMessage, SessionAnalyzer, Timeouts
+from wirelake.protocols.analyzer import NO_TIME, SeenMessage, Timeouts
 from wirelake.protocols.reply_timer import MIN_RATE
+from wirelake.protocols.request_pairs import PairingAnalyzer
 from wirelake.protocols.state_table import StateTable, state_table
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Handshake, MessageType, ResponseType, name_of
@@ -54,6 +55,8 @@ _REFUSAL: Final = Fault.SERIALIZER_UNSUPPORTED.rule.reason or ""
 """YAMP-4: the reason of the close that refuses a serializer."""
 _REFUSAL_CHARACTERS: Final = len(_REFUSAL) + 256
 """The part of a reason that can name a serializer: the name has at most 255 characters."""
+_MAX_PINGS: Final = 4096
+"""Pings of one side that are remembered while they wait for a pong. Later ones are not judged, so that the first stay known."""
 _LARGEST_VERSION: Final = 0x7FFF
 """The largest version that the column of `sessions` can hold; a larger one is null there."""
 
@@ -84,7 +87,34 @@ class WaitingPing(msgspec.Struct, gc=False, array_like=True):
     """Bytes of large messages up to it."""
 
 
-class Analyzer(SessionAnalyzer):
+class WaitingPings(msgspec.Struct):
+    """The pings of one side without a pong."""
+
+    of_payload: dict[bytes, list[WaitingPing]] = msgspec.field(default_factory=dict)
+    """Oldest first."""
+    count: int = 0
+
+    def add(self, ping: WaitingPing) -> None:
+        """Remember a ping, unless too many wait."""
+        if self.count < _MAX_PINGS:
+            self.of_payload.setdefault(ping.message.payload or b"", []).append(ping)
+            self.count += 1
+
+    def take(self, payload: bytes) -> list[WaitingPing]:
+        """The pings with this payload; they no longer wait."""
+        waiting = self.of_payload.pop(payload, [])
+        self.count -= len(waiting)
+        return waiting
+
+    def drop_first(self, payload: bytes) -> None:
+        """Forget the first ping with this payload; the others come after those with other payloads."""
+        waiting = self.of_payload.pop(payload)
+        self.count -= 1
+        if len(waiting) > 1:
+            self.of_payload[payload] = waiting[1:]
+
+
+class Analyzer(PairingAnalyzer):
     """Watches one YAMP connection."""
 
     MESSAGE: ClassVar[type[SeenMessage]] = Seen
@@ -101,7 +131,6 @@ class Analyzer(SessionAnalyzer):
     )
     """YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
 
-    pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
     wanted: Handshake | None = None
     """The first handshake of the client."""
     echo: Handshake | None = None
@@ -112,9 +141,8 @@ class Analyzer(SessionAnalyzer):
     """YAMP-4: the beginning of the server's first close that refuses a serializer."""
     carried: int = 0
     """Bytes of large messages, both ways; see `emp.analyzer`."""
-    client_pings: dict[bytes, list[WaitingPing]] = msgspec.field(default_factory=dict)
-    """Payload -> pings of the client without a pong, oldest first."""
-    server_pings: dict[bytes, list[WaitingPing]] = msgspec.field(default_factory=dict)
+    client_pings: WaitingPings = msgspec.field(default_factory=WaitingPings)
+    server_pings: WaitingPings = msgspec.field(default_factory=WaitingPings)
 
     def message(self, message: SeenMessage) -> None:
         """See `SessionAnalyzer`."""
@@ -138,7 +166,7 @@ class Analyzer(SessionAnalyzer):
         if message.length >= _LARGE:
             self.carried += message.length
         owed = self.server_pings if message.to_server else self.client_pings
-        if owed:
+        if owed.count:
             self._expire(owed, ts)
         if kind == _REQUEST:
             self._asks(message)
@@ -151,14 +179,12 @@ class Analyzer(SessionAnalyzer):
 
     def end(self) -> None:
         """See `SessionAnalyzer`."""
-        for exchange in self.pairs.unanswered():
-            self._exchanged(exchange)
         for pings in (self.client_pings, self.server_pings):
-            for waiting in pings.values():
+            for waiting in pings.of_payload.values():
                 for ping in waiting:
                     self._judge_pong(ping, None)
         self._judge_refusal()
-        SessionAnalyzer.end(self)
+        PairingAnalyzer.end(self)
 
     def _greetings(self) -> tuple[int | None, int | None, bool, int | None]:
         wanted, echo = self.wanted, self.echo
@@ -216,9 +242,7 @@ class Analyzer(SessionAnalyzer):
         uid = message.uid
         if uid is None:
             return
-        before = self.pairs.ask(message, uid.hex(), message.uri, message.progressive is not False)
-        if before is not None:
-            self._exchanged(before)
+        if self._ask(message, uid.hex(), message.uri, message.progressive is not False):
             fault = Fault.REQUEST_REPEATED if self.transport == _DATAGRAMS else Fault.REQUEST_UID_IN_FLIGHT
             self._found(fault.name, message, needs_whole=True)
 
@@ -228,9 +252,7 @@ class Analyzer(SessionAnalyzer):
         if uid is None:
             return
         if message.response_type != _PROGRESS:
-            exchange = self.pairs.answer(message, uid.hex(), message.uri, _OUTCOMES.get(message.response_type))
-            self._exchanged(exchange)
-            if exchange.sent is None:
+            if not self._answer(message, uid.hex(), message.uri, _OUTCOMES.get(message.response_type)):
                 self._found(Fault.RESPONSE_UNMATCHED.name, message, needs_whole=True)
         elif (asked := self.pairs.waiting(not message.to_server, uid.hex())) is not None:
             asked.progress += 1
@@ -249,12 +271,12 @@ class Analyzer(SessionAnalyzer):
     def _pings(self, message: Seen) -> None:
         if self.transport != _DATAGRAMS and _PING_MICROS:
             pings = self.client_pings if message.to_server else self.server_pings
-            pings.setdefault(message.payload or b"", []).append(WaitingPing(message, self.carried))
+            pings.add(WaitingPing(message, self.carried))
 
     def _pongs(self, message: Seen) -> None:
         """YAMP-17: a pong answers all pings with its payload; one that answers none is to be ignored (YAMP-19)."""
         pings = self.server_pings if message.to_server else self.client_pings
-        for ping in pings.pop(message.payload or b"", ()):
+        for ping in pings.take(message.payload or b""):
             self._judge_pong(ping, message.ts)
 
     def _due(self, ping: WaitingPing) -> int:
@@ -266,20 +288,18 @@ class Analyzer(SessionAnalyzer):
         if (ponged is None or ponged > due) and self._went_by(due, ponged):
             self._missed(Fault.PING_TIMEOUT.name, ping.message, due)
 
-    def _expire(self, pings: dict[bytes, list[WaitingPing]], now: int) -> None:
+    def _expire(self, pings: WaitingPings, now: int) -> None:
         """Judge and forget pings whose pong is due, when the side that owes it sends something else.
 
         Messages of one side come one after the other: what it sends later cannot postpone the pong any more. A message of the side that
         asked proves nothing: a large one of the other may be on its way.
         """
-        while pings:
-            payload, waiting = next(iter(pings.items()))
+        while pings.count:
+            payload, waiting = next(iter(pings.of_payload.items()))
             if now <= self._due(waiting[0]):
                 return
             self._judge_pong(waiting[0], None)
-            del pings[payload]
-            if len(waiting) > 1:
-                pings[payload] = waiting[1:]
+            pings.drop_first(payload)
 
 
 _OUTCOMES: Final[dict[int | None, str]] = {int(kind): outcome for kind, outcome in OUTCOMES.items()}

@@ -108,28 +108,24 @@ def readable(rows: Array) -> Array:
 
 
 def negotiated(data: Array, rows: Array, speakers: Array, known: MutableMapping[int, str]) -> BodySerializers:
-    """The serializer of each row: that of its speaker's last handshake, else the one in `known`.
+    """The serializer of each row: that of its speaker's first handshake, which may be in `known` (YAMP-11: a second one is ignored).
 
     `speakers` has the speaker of each row, one number for each direction of each connection; rows of one speaker are in order. `known` is
     updated: a caller that scans a connection in pieces keeps it for the next piece.
     """
     codes: dict[str, int] = {}
     present, places = np.unique(speakers, return_inverse=True)
-    before = [codes.setdefault(known[speaker], len(codes)) if speaker in known else -1 for speaker in present.tolist()]
-    own = np.array(before, np.int32)[places]
-    greets = (rows[:, KIND] == MessageType.HANDSHAKE) & (rows[:, FAULT] == 0)
-    named = np.full(len(rows), -1, np.int32)
-    for index in np.flatnonzero(greets).tolist():
-        at = int(rows[index, BODY])
-        known[int(speakers[index])] = name = data[at : at + int(rows[index, BODY_LENGTH])].tobytes().decode()
-        named[index] = codes.setdefault(name, len(codes))
-    # All rows of a speaker together: each takes the serializer of the last handshake before it, unless that was another speaker's.
-    order = np.argsort(speakers, kind="stable")
-    place = np.arange(len(rows))
-    last = np.maximum.accumulate(np.where(greets[order], place, -1))
-    first = np.searchsorted(speakers[order], speakers[order])
-    own[order] = np.where(last >= first, named[order][last], own[order])
-    return BodySerializers(own, tuple(codes))
+    begins = {speaker: 0 for speaker in present.tolist() if speaker in known}
+    for index in np.flatnonzero((rows[:, KIND] == MessageType.HANDSHAKE) & (rows[:, FAULT] == 0)).tolist():
+        speaker = int(speakers[index])
+        if speaker not in begins:
+            at = int(rows[index, BODY])
+            known[speaker] = data[at : at + int(rows[index, BODY_LENGTH])].tobytes().decode()
+            begins[speaker] = index
+    own = [codes.setdefault(known[speaker], len(codes)) if speaker in begins else -1 for speaker in present.tolist()]
+    first = [begins.get(speaker, 0) for speaker in present.tolist()]
+    is_named = np.arange(len(rows)) >= np.array(first, np.int64)[places]
+    return BodySerializers(np.where(is_named, np.array(own, np.int32)[places], np.int32(-1)), tuple(codes))
 
 
 def columns(

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 
 from wirelake import protocols
 from wirelake.lake.tables import connections, messages, quarantine
-from wirelake.protocols.analyzer import NO_TIME, AnyAnalyzer, ConnectionEvent, SeenMessage, SessionAnalyzer, Unreadable
+from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, SeenMessage, SessionAnalyzer, Unreadable
+from wirelake.protocols.any_analyzer import AnyAnalyzer
 from wirelake.protocols.protocol import SessionKind
 from wirelake.protocols.state_table import state_table
 

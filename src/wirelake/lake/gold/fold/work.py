@@ -25,7 +25,7 @@ from wirelake.lake.tables import connections, exchanges, sessions, violations
 from wirelake.lake.tables.catalog import table as table_named
 from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.lake.tables.protocols import LINKS, NODES
-from wirelake.protocols.analyzer import ENDS, NO_TIME, ConnectionEvent
+from wirelake.protocols.connections import ENDS, NO_TIME, ConnectionEvent
 
 __all__ = ["FOLDED", "Work", "Written", "run"]
 

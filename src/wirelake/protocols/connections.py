@@ -1,0 +1,119 @@
+"""The connections of a session as an observer sees them: when each began, and how it ended.
+
+A session may have many connections, one after the other, such as a link of Relink that is cut again and again. Those that began first are
+forgotten if there are more than `MAX_CONNECTIONS`: a session is judged by its beginning and by its last connection.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+__all__ = ["ENDS", "MAX_CONNECTIONS", "NO_TIME", "Connection", "ConnectionEvent", "Connections", "Event", "earliest"]
+
+NO_TIME: Final = -1
+"""The time of what has none."""
+MAX_CONNECTIONS: Final = 4096
+"""Connections of a session that are remembered at least; twice as many at most."""
+ENDS: Final = ("finished", "closed", "reset")
+"""Events that end a connection."""
+
+
+class ConnectionEvent(msgspec.Struct, gc=False):
+    """What happened to a connection: a row of `connections`."""
+
+    connection_id: bytes
+    ts: int
+    what: str
+    """`seen`, `opened`, `finished`, `closed` or `reset`."""
+    by: str
+    """`client`, `server`, or empty."""
+    source: str
+    offset: int
+    transport: str
+
+
+class Event(msgspec.Struct, gc=False, order=True, array_like=True):
+    """When and where something happened to a connection, and by whom. The order is that of the fields."""
+
+    ts: int
+    source: str
+    offset: int
+    by: str
+
+
+class Connection(msgspec.Struct, array_like=True):
+    """What is known of one connection."""
+
+    first: Event | None = None
+    closed: Event | None = None
+    """The first `finished`, `closed` or `reset`."""
+    reset: Event | None = None
+
+
+class Connections(msgspec.Struct, array_like=True):
+    """The connections of one session. Events may come in any order."""
+
+    known: dict[bytes, Connection] = msgspec.field(default_factory=dict)
+    first: Event | None = None
+    """The first event of all connections."""
+    opened: Event | None = None
+    """The first opening; None if none was captured."""
+    first_happened: int = NO_TIME
+    """Time of the first event that has one."""
+    last_happened: int = NO_TIME
+    has_forgotten: bool = False
+
+    def event(self, event: ConnectionEvent) -> None:
+        """Something happened to a connection."""
+        at = Event(event.ts, event.source, event.offset, event.by)
+        self.first = _sooner(self.first, at)
+        self.first_happened = earliest(self.first_happened, event.ts)
+        self.last_happened = max(self.last_happened, event.ts)
+        if event.what == "opened":
+            self.opened = _sooner(self.opened, at)
+        known = self.known.get(event.connection_id)
+        if known is None:
+            if self.has_forgotten and event.what in ENDS:
+                return  # of a connection that is forgotten
+            known = self.known[event.connection_id] = Connection()
+            if len(self.known) > 2 * MAX_CONNECTIONS:
+                self._forget(event.connection_id)
+        known.first = _sooner(known.first, at)
+        if event.what in ENDS:
+            known.closed = _sooner(known.closed, at)
+            if event.what == "reset":
+                known.reset = _sooner(known.reset, at)
+
+    @property
+    def last(self) -> Connection | None:
+        """The connection that began last."""
+        return max(self.known.values(), key=_beginning, default=None)
+
+    def _forget(self, newest: bytes) -> None:
+        """Forget the connections that began first."""
+        newer = sorted((entry for entry in self.known.items() if entry[0] != newest), key=lambda entry: _beginning(entry[1]))
+        self.known = dict([*newer[-MAX_CONNECTIONS:], (newest, self.known[newest])])
+        self.has_forgotten = True
+
+
+def earliest(*times: int) -> int:
+    """The first of these times; `NO_TIME` if none has one."""
+    return min((at for at in times if at != NO_TIME), default=NO_TIME)
+
+
+def _sooner(before: Event | None, at: Event) -> Event:
+    return at if before is None else min(before, at)
+
+
+def _beginning(connection: Connection) -> tuple[object, ...]:
+    """Sorts connections by when they began."""
+    nothing = Event(NO_TIME, "", -1, "")
+    return (
+        connection.first.ts if connection.first else NO_TIME,
+        connection.closed is not None,
+        connection.closed or nothing,
+        connection.reset is not None,
+        connection.reset or nothing,
+    )

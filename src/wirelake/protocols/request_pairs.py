@@ -1,0 +1,141 @@
+"""Requests and responses of one session, paired as an observer sees them.
+
+Neither EMP nor YAMP limits the requests in flight, and a request may never be answered. So memory needs a limit here: a side's oldest
+requests are told as unanswered once `MAX_WAITING` later ones wait, and are forgotten. The answer to one of them matches nothing then, and
+breaks no rule: an observer that has forgotten requests of a side cannot know what was asked.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from wirelake.protocols.analyzer import Exchange, Part, SeenMessage, SessionAnalyzer
+from wirelake.protocols.oldest import split_oldest
+
+__all__ = ["MAX_WAITING", "PairingAnalyzer", "Pending", "RequestPairs"]
+
+MAX_WAITING: Final = 32_768
+"""Requests of one side that may wait for an answer; twice as many at most, so that forgetting costs little."""
+
+
+class Pending(msgspec.Struct, gc=False, array_like=True):
+    """A request that waits for its answer."""
+
+    sent: Part
+    subject: str | None
+    progress: int = 0
+    cancelled: bool = False
+    note: str | None = None
+    """What the protocol wants to remember of it."""
+    progressive: bool = True
+    """Whether it asked for progress, in protocols where a request says so."""
+
+
+class RequestPairs(msgspec.Struct):
+    """Pairs requests with responses.
+
+    Messages with the same correlation id that belong to requests of the same side take turns: a request opens, a response closes, and the
+    id is free again. A request while one is open is a repetition, and the earlier one stays unanswered. A response while none is open
+    matches nothing. Messages that break a rule by themselves must be left out: a receiver stops there.
+    """
+
+    of_client: dict[str, Pending] = msgspec.field(default_factory=dict)
+    """Correlation id -> request, oldest first; a stored state keeps the order."""
+    of_server: dict[str, Pending] = msgspec.field(default_factory=dict)
+    client_forgotten: bool = False
+    """Whether the client had too many requests: a response that matches nothing may have had one."""
+    server_forgotten: bool = False
+
+    def ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> Exchange | None:
+        """A request. Returns the exchange of an earlier one with the same id that was never answered.
+
+        A repetition does not change whether progress was asked for: a receiver keeps the first request (YAMP-15).
+        """
+        pending = self.of_client if message.to_server else self.of_server
+        before = pending.pop(correlation_id, None)
+        if before is not None:
+            progressive = before.progressive
+        pending[correlation_id] = Pending(Part(message.ts, message.message_id, message.size), subject, 0, False, None, progressive)
+        return None if before is None else _unanswered(message.to_server, correlation_id, before)
+
+    def waiting(self, by_client: bool, correlation_id: str) -> Pending | None:
+        """The request of that side that waits for an answer with this id."""
+        return (self.of_client if by_client else self.of_server).get(correlation_id)
+
+    def answer(self, message: SeenMessage, correlation_id: str, subject: str | None, outcome: str | None = "returned") -> Exchange:
+        """A response; without a waiting request `sent` is None, the subject is its own, and nothing is known of an outcome."""
+        asked = (self.of_server if message.to_server else self.of_client).pop(correlation_id, None)
+        part = Part(message.ts, message.message_id, message.size)
+        if asked is None:
+            return Exchange(not message.to_server, correlation_id, subject, None, part, None, False, 0, None)
+        return Exchange(
+            not message.to_server,
+            correlation_id,
+            asked.subject,
+            asked.sent,
+            part,
+            asked.progress,
+            asked.cancelled,
+            1,
+            asked.note or outcome,
+        )
+
+    def forget(self, by_client: bool) -> list[Exchange]:
+        """The exchanges of requests that no longer wait, because too many of that side do: the oldest, in order."""
+        pending = self.of_client if by_client else self.of_server
+        if len(pending) <= 2 * MAX_WAITING:
+            return []
+        oldest, kept = split_oldest(pending, MAX_WAITING)
+        if by_client:
+            self.of_client, self.client_forgotten = kept, True
+        else:
+            self.of_server, self.server_forgotten = kept, True
+        return [_unanswered(by_client, correlation_id, request) for correlation_id, request in oldest]
+
+    def unanswered(self) -> list[Exchange]:
+        """The exchanges of all requests that still wait; none waits afterwards."""
+        found = [
+            _unanswered(by_client, correlation_id, pending)
+            for by_client, waiting in ((True, self.of_client), (False, self.of_server))
+            for correlation_id, pending in waiting.items()
+        ]
+        self.of_client.clear()
+        self.of_server.clear()
+        return found
+
+
+class PairingAnalyzer(SessionAnalyzer):
+    """An analyzer of a protocol with requests and responses."""
+
+    pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
+
+    def end(self) -> None:
+        """See `SessionAnalyzer`."""
+        for exchange in self.pairs.unanswered():
+            self._exchanged(exchange)
+        SessionAnalyzer.end(self)
+
+    def _ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> bool:
+        """A request. Returns whether one with the same id was in flight."""
+        pairs, by_client = self.pairs, message.to_server
+        before = pairs.ask(message, correlation_id, subject, progressive)
+        if before is not None:
+            self._exchanged(before)
+            return True
+        if len(pairs.of_client if by_client else pairs.of_server) > 2 * MAX_WAITING:
+            for exchange in pairs.forget(by_client):
+                self._exchanged(exchange)
+        return False
+
+    def _answer(self, message: SeenMessage, correlation_id: str, subject: str | None, outcome: str | None = "returned") -> bool:
+        """A response. Returns whether a request waited for it, or may have."""
+        pairs = self.pairs
+        exchange = pairs.answer(message, correlation_id, subject, outcome)
+        self._exchanged(exchange)
+        return exchange.sent is not None or (pairs.server_forgotten if message.to_server else pairs.client_forgotten)
+
+
+def _unanswered(by_client: bool, correlation_id: str, pending: Pending) -> Exchange:
+    return Exchange(by_client, correlation_id, pending.subject, pending.sent, None, None, pending.cancelled, 1, pending.note)
