@@ -1,0 +1,101 @@
+"""Find citations of rules in files: rulings (`RELINK-22`, `EMP-14/15`) and sections (`relink §3.3`).
+
+A section needs its protocol. It stands before the sign (`relink §3.3`), in the path of the file, in the heading above, as in
+docs/tables.md, or elsewhere on the line. Sections of RFCs and of other standards are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from wirelake.protocols.entry_points import OURS
+from wirelake.rulebook.book import PREFIXES
+
+ROOT = Path(__file__).parents[1]
+RULING = re.compile(rf"\b({'|'.join(PREFIXES)})-(\d+)((?:/\d+)*)")
+SECTION = re.compile(r"(?:([a-z]+(?:[_-]mesh)?) )?§\s?(\d+(?:\.\d+)*)")
+OTHER_STANDARD = re.compile(r"\b(?:RFC \d+|SP \d+-\w+)")
+HEADING = re.compile(r"#+ .*?`(\w+)`")
+NOT_COUNTED = ("docs/rules/", "src/wirelake/rulebook/", "tests/docs/test_rule_book.py", "tests/cli/test_explain.py")
+"""Where citations do not count: the rule book cites itself, and its tests cite ids that do not exist."""
+OTHER_PROTOCOLS = ("tests/examples/", "examples/")
+"""Where sections are those of a protocol of another package."""
+
+
+class Citation(NamedTuple):
+    """One id, and where it stands."""
+
+    protocol: str | None
+    """None: a section whose protocol is not known."""
+    id: str
+    path: str
+    line: int
+
+
+def in_file(path: Path) -> Iterator[Citation]:
+    """Every citation in a file."""
+    name = path.relative_to(ROOT).as_posix()
+    above = None
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if path.suffix == ".md" and (heading := HEADING.match(line)):
+            above = _protocol_in(heading[1])
+        yield from in_line(line, _protocol_in(name) or above or _protocol_in(line), name, number)
+
+
+def in_line(line: str, protocol: str | None, path: str = "", number: int = 0) -> Iterator[Citation]:
+    """Every citation in a line of a file about a protocol."""
+    for ruling in RULING.finditer(line):
+        for digits in (ruling[2], *ruling[3].split("/")[1:]):
+            yield Citation(PREFIXES[ruling[1]], f"{ruling[1]}-{digits}", path, number)
+    if OTHER_STANDARD.search(line) or path.startswith(OTHER_PROTOCOLS):
+        return
+    for section in SECTION.finditer(line):
+        named = (section[1] or "").replace("-", "_")
+        yield Citation(named if named in OURS else protocol, f"§{section[2]}", path, number)
+
+
+def _protocol_in(text: str) -> str | None:
+    """The protocol that a path or a line names, if it is exactly one."""
+    found = {one for one in OURS if re.search(rf"(?<![a-z]){one.replace('_', '[_-]')}(?![a-z])", text)}
+    return found.pop() if len(found) == 1 else None
+
+
+def files(*folders: str) -> list[Path]:
+    """The files of the project that may cite rules, in order."""
+    found = [path for folder in folders for kind in ("*.py", "*.md", "*.json", "*.css") for path in (ROOT / folder).rglob(kind)]
+    return sorted(path for path in found if not path.relative_to(ROOT).as_posix().startswith(NOT_COUNTED))
+
+
+def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, list[tuple[str, str]]]:
+    """Id -> (file, test) of each test that names it. `faults` has the id of each fault, for ids that tests name by their faults only."""
+    by_id: dict[str, set[tuple[str, str]]] = {}
+    by_fault: dict[str, set[tuple[str, str]]] = {}
+    for path in files("tests"):
+        if path.suffix == ".py":
+            name = path.relative_to(ROOT).as_posix()
+            for test, source in _test_functions(path):
+                for line in source:
+                    for cited in in_line(line, _protocol_in(name) or _protocol_in(line), name):
+                        if cited.protocol == protocol:
+                            by_id.setdefault(cited.id, set()).add((name, test))
+                    if _protocol_in(name) == protocol:
+                        for fault in re.findall(r"\bFault\.([A-Z0-9_]+)", line):
+                            if fault in faults:
+                                by_fault.setdefault(faults[fault], set()).add((name, test))
+    return {one: sorted(by_id.get(one) or by_fault[one]) for one in {*by_id, *by_fault}}
+
+
+def _test_functions(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The name and the lines of each test of a file, with its decorators and the comment lines above it."""
+    text = path.read_text()
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)]) - 1
+            while first and lines[first - 1].lstrip().startswith("#"):
+                first -= 1
+            yield node.name, lines[first : node.end_lineno]
