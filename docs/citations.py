@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 RULING = re.compile(rf"\b({'|'.join(PREFIXES)})-(\d+)((?:/\d+)*)")
 SECTION = re.compile(r"(?:([a-z]+(?:[_-]mesh)?) )?§\s?(\d+(?:\.\d+)*)")
 OTHER_STANDARD = re.compile(r"\b(?:RFC \d+|SP \d+-\w+)")
+FAULT = re.compile(r"\bFault\.([A-Z0-9_]+)")
 HEADING = re.compile(r"#+ .*?`(\w+)`")
 NOT_COUNTED = ("docs/rules/", "src/wirelake/rulebook/", "tests/docs/test_rule_book.py", "tests/cli/test_explain.py")
 """Where citations do not count: the rule book cites itself, and its tests cite ids that do not exist."""
@@ -39,11 +41,14 @@ class Citation(NamedTuple):
 def in_file(path: Path) -> Iterator[Citation]:
     """Every citation in a file."""
     name = path.relative_to(ROOT).as_posix()
-    above = None
+    own, above = _protocol_in(name), None
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if path.suffix == ".md" and (heading := HEADING.match(line)):
             above = _protocol_in(heading[1])
-        yield from in_line(line, _protocol_in(name) or above or _protocol_in(line), name, number)
+        if "§" in line:
+            yield from in_line(line, own or above or _protocol_in(line), name, number)
+        elif "-" in line:
+            yield from in_line(line, None, name, number)
 
 
 def in_line(line: str, protocol: str | None, path: str = "", number: int = 0) -> Iterator[Citation]:
@@ -74,24 +79,46 @@ def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, list[t
     """Id -> (file, test) of each test that names it. `faults` has the id of each fault, for ids that tests name by their faults only."""
     by_id: dict[str, set[tuple[str, str]]] = {}
     by_fault: dict[str, set[tuple[str, str]]] = {}
-    for path in files("tests"):
-        if path.suffix == ".py":
-            name = path.relative_to(ROOT).as_posix()
-            for test, source in _test_functions(path):
-                for line in source:
-                    for cited in in_line(line, _protocol_in(name) or _protocol_in(line), name):
-                        if cited.protocol == protocol:
-                            by_id.setdefault(cited.id, set()).add((name, test))
-                    if _protocol_in(name) == protocol:
-                        for fault in re.findall(r"\bFault\.([A-Z0-9_]+)", line):
-                            if fault in faults:
-                                by_fault.setdefault(faults[fault], set()).add((name, test))
+    for mention in _mentions():
+        if mention.protocol != protocol:
+            continue
+        if mention.is_fault and mention.name in faults:
+            by_fault.setdefault(faults[mention.name], set()).add((mention.file, mention.test))
+        elif not mention.is_fault:
+            by_id.setdefault(mention.name, set()).add((mention.file, mention.test))
     return {one: sorted(by_id.get(one) or by_fault[one]) for one in {*by_id, *by_fault}}
 
 
-def _test_functions(path: Path) -> Iterator[tuple[str, list[str]]]:
+class Mention(NamedTuple):
+    """A test that names an id, or a fault."""
+
+    protocol: str | None
+    name: str
+    is_fault: bool
+    file: str
+    test: str
+
+
+@cache
+def _mentions() -> tuple[Mention, ...]:
+    """Every mention in tests; they are parsed once."""
+    found: dict[Mention, None] = {}
+    for path in files("tests"):
+        text = path.read_text()
+        if path.suffix != ".py" or not ("§" in text or "Fault." in text or RULING.search(text)):
+            continue
+        name = path.relative_to(ROOT).as_posix()
+        own = _protocol_in(name)
+        for test, source in _test_functions(text):
+            for line in source:
+                cited = in_line(line, own or _protocol_in(line), name) if "-" in line or "§" in line else ()
+                found |= dict.fromkeys(Mention(one.protocol, one.id, False, name, test) for one in cited)
+                found |= dict.fromkeys(Mention(own, fault, True, name, test) for fault in FAULT.findall(line))
+    return tuple(found)
+
+
+def _test_functions(text: str) -> Iterator[tuple[str, list[str]]]:
     """The name and the lines of each test of a file, with its decorators and the comment lines above it."""
-    text = path.read_text()
     lines = text.splitlines()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
