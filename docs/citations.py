@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 RULING = re.compile(rf"\b({'|'.join(PREFIXES)})-(\d+)((?:/\d+)*)")
 SECTION = re.compile(r"(?:([a-z]+(?:[_-]mesh)?) )?§\s?(\d+(?:\.\d+)*)")
 OTHER_STANDARD = re.compile(r"\b(?:RFC \d+|SP \d+-\w+)")
+TEST_OF_RULING = re.compile(rf"test_({'|'.join(PREFIXES)})_(\d+)(?=_|$)", re.IGNORECASE)
 FAULT = re.compile(r"\bFault\.([A-Z0-9_]+)")
 HEADING = re.compile(r"#+ .*?`(\w+)`")
 NOT_COUNTED = ("docs/rules/", "src/wirelake/rulebook/", "tests/docs/test_rule_book.py", "tests/cli/test_explain.py")
@@ -76,7 +77,10 @@ def files(*folders: str) -> list[Path]:
 
 
 def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, list[tuple[str, str]]]:
-    """Id -> (file, test) of each test that names it. `faults` has the id of each fault, for ids that tests name by their faults only."""
+    """Id -> (file, test) of each test that names it; a test without a name: the file does, outside its tests.
+
+    `faults` has the id of each fault, for ids that tests name by their faults only.
+    """
     by_id: dict[str, set[tuple[str, str]]] = {}
     by_fault: dict[str, set[tuple[str, str]]] = {}
     for mention in _mentions():
@@ -86,11 +90,13 @@ def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, list[t
             by_fault.setdefault(faults[mention.name], set()).add((mention.file, mention.test))
         elif not mention.is_fault:
             by_id.setdefault(mention.name, set()).add((mention.file, mention.test))
-    return {one: sorted(by_id.get(one) or by_fault[one]) for one in {*by_id, *by_fault}}
+    in_tests = {one: {(file, test) for file, test in places if test} for one, places in by_id.items()}
+    chosen = {one: in_tests.get(one) or by_id.get(one) or by_fault[one] for one in {*by_id, *by_fault}}
+    return {one: sorted(places) for one, places in chosen.items()}
 
 
 class Mention(NamedTuple):
-    """A test that names an id, or a fault."""
+    """A test, or the rest of its file, that names an id or a fault."""
 
     protocol: str | None
     name: str
@@ -109,20 +115,28 @@ def _mentions() -> tuple[Mention, ...]:
             continue
         name = path.relative_to(ROOT).as_posix()
         own = _protocol_in(name)
-        for test, source in _test_functions(text):
+        for test, source in _parts(text):
+            if ruling := TEST_OF_RULING.match(test):
+                prefix = ruling[1].upper()
+                found[Mention(PREFIXES[prefix], f"{prefix}-{int(ruling[2])}", False, name, test)] = None
             for line in source:
                 cited = in_line(line, own or _protocol_in(line), name) if "-" in line or "§" in line else ()
                 found |= dict.fromkeys(Mention(one.protocol, one.id, False, name, test) for one in cited)
-                found |= dict.fromkeys(Mention(own, fault, True, name, test) for fault in FAULT.findall(line))
+                if test:
+                    found |= dict.fromkeys(Mention(own, fault, True, name, test) for fault in FAULT.findall(line))
     return tuple(found)
 
 
-def _test_functions(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The name and the lines of each test of a file, with its decorators and the comment lines above it."""
+def _parts(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The name and the lines of each test of a file, with its decorators and the comment lines above it; last, without a name, the rest."""
     lines = text.splitlines()
+    rest = dict(enumerate(lines))
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             first = min([node.lineno, *(one.lineno for one in node.decorator_list)]) - 1
             while first and lines[first - 1].lstrip().startswith("#"):
                 first -= 1
             yield node.name, lines[first : node.end_lineno]
+            for number in range(first, node.end_lineno or first):
+                rest.pop(number, None)
+    yield "", list(rest.values())

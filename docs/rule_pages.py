@@ -125,14 +125,19 @@ def _entry(rules: Book, entry: Entry, faults: list[FaultFacts], tests: list[tupl
             f"| `{one.name}` | {one.text} | {one.origin} | {one.severity} | {one.live_peer} | {one.answer} | {one.lake} |" for one in faults
         ]
         lines.append("")
-    lines.append(f"*Tests:* {_tests(tests)}\n")
+    lines.append(f"*Tests:* {_tests(entry, tests)}\n")
     return lines
 
 
-def _tests(tests: list[tuple[str, str]]) -> str:
-    shown = [f"{', '.join(f'`{test}`' for _, test in group)} in `{file}`" for file, group in groupby(tests[:TESTS], key=lambda one: one[0])]
+def _tests(entry: Entry, tests: list[tuple[str, str]]) -> str:
+    if not tests:
+        return "none names the section; those of its rulings do" if entry.is_section else "none names it"
+    shown = []
+    for file, group in groupby(tests[:TESTS], key=lambda one: one[0]):
+        names = ", ".join(f"`{test}`" for _, test in group if test)
+        shown.append(f"{names} in `{file}`" if names else f"`{file}`")
     more = f"; and {len(tests) - TESTS} more" if len(tests) > TESTS else ""
-    return "; ".join(shown) + more if shown else "none names it"
+    return "; ".join(shown) + more
 
 
 def link(rules: Book, clause: str, page: str = "") -> str:

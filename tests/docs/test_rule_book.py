@@ -129,7 +129,8 @@ def test_answers_and_reactions_of_live_peers():
     assert known["relink", "FORMAT_UNKNOWN"].live_peer == "ends the session"
     assert known["event_mesh", "REPLAY"].live_peer == "drops the packet"
     assert known["emp", "PONG_UNSOLICITED"].live_peer == "counts it and reads on"
-    assert known["emp", "FIELD_OUT_OF_RANGE"].live_peer == "raises an error in the calling code"
+    refused = known["emp", "FIELD_OUT_OF_RANGE"]
+    assert (refused.live_peer, refused.answer) == ("raises an error in the calling code", "nothing")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -158,8 +159,9 @@ def test_pages_have_no_private_words(page):
     assert [str(one) for one in in_text(page, page.read_text())] == []
 
 
-def test_tests_are_found_by_id_and_by_fault():
-    found = citations.tests_by_citation("emp", {"BLOCKS_OVER_LIMIT": "EMP-36", "NOBODY": "EMP-99"})
-    assert all(file.startswith("tests/") and test.startswith("test_") for tests in found.values() for file, test in tests)
-    assert len(found["EMP-16"]) > 3
-    assert "EMP-99" not in found
+def test_tests_are_found_by_id_by_name_and_by_fault():
+    found = citations.tests_by_citation("event_mesh", {"ENC_LENGTH_MSB": "§4.2.1", "NOBODY": "EMM-99"})
+    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["EMM-15"]
+    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["§4.2.1"]
+    assert all(test.startswith("test_") for _, test in citations.tests_by_citation("emp", {})["EMP-16"])
+    assert "EMM-99" not in found

@@ -54,12 +54,12 @@ def _noted(protocol: str) -> tuple[Mapping[Faults, str], Collection[Faults]]:
 def _facts(fault: Faults, on_fault: str, unseen: str | None, by_keys: bool) -> FaultFacts:
     severity = fault.severity.name.lower()
     if unseen is not None and unseen.startswith(_REFUSED):
-        live_peer = "raises an error in the calling code"
+        live_peer, answer = "raises an error in the calling code", "nothing"
     else:
-        live_peer = "counts it and reads on" if fault.is_tolerated else on_fault
+        live_peer, answer = "counts it and reads on" if fault.is_tolerated else on_fault, _answer(fault)
     table = "`security`" if by_keys else f"`violations`, {severity}"
     lake = table if unseen is None else f"not reported: {unseen}"
-    return FaultFacts(fault.name, fault.clause, fault.text, fault.origin, severity, live_peer, _answer(fault), lake)
+    return FaultFacts(fault.name, fault.clause, fault.text, fault.origin, severity, live_peer, answer, lake)
 
 
 def _answer(fault: Faults) -> str:
