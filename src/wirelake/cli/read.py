@@ -75,8 +75,8 @@ def read(
 
     A line has number, time, sender and receiver, protocol, kind and name of the message, subject, id, size, and the beginning of its
     body. An answer names its request, and how long it took. A broken rule has a line of its own where it is broken, with rule, clause
-    and text; so have requests that were never answered, at the end of their session, and traffic that is not recognised, by host and
-    port. Messages are in order of time within about a megabyte of a file.
+    (see `wirelake explain`) and text; so have requests that were never answered, at the end of their session, and traffic that is not
+    recognised, by host and port. Messages are in order of time within about a megabyte of a file.
 
     \b
     FILTER  Terms with spaces between them; all must hold. -term excludes; * and ? are wildcards; a,b means a or b.

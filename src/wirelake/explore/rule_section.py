@@ -113,7 +113,9 @@ def _rule(rule: RuleText) -> list[Markup]:
     command = explain_command(rule.protocol, rule.rule, rule.clause)
     return [
         cell("clause", element("strong", rule.clause), dim(rule.protocol), dim(element("code", command)), class_="nowrap"),
-        cell("rule", sentence(rule.text), dim(element("code", rule.rule)), "" if entry is None else element("p", entry.rule)),
+        cell(
+            "rule", sentence(rule.text), dim(element("code", rule.rule)), "" if entry is None else element("p", entry.rule.replace("`", ""))
+        ),
         cell("who forbids it", _ORIGIN.get(rule.origin or "", rule.origin or "–")),
         cell("what a live peer does", does),
     ]
