@@ -95,7 +95,7 @@ def page(protocol: str) -> str:
         f"[The rule book](index.md) says how to read this page. Limits and options are on the page of [{described.title}]"
         f"(../{protocol.replace('_', '-')}.md).\n"
     )
-    parts += ["## The protocol", about.introduction]
+    parts += ["## The protocol\n", about.introduction]
     parts += ["## State machine\n", about.states + "\n", *state_diagram(described), "A message that is not drawn is forbidden.\n"]
     known = facts(protocol)
     tests = citations.tests_by_citation(protocol, {fault.name: fault.clause for fault in known})
