@@ -16,17 +16,19 @@ from pathlib import Path
 
 import click
 import msgspec
+import rule_pages
 
 from wirelake import protocols
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.main import COMMANDS, app
-from wirelake.lake.gold.rules import registry
 from wirelake.lake.session import scratch
 from wirelake.lake.session import settings as session_settings
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.schema import Table, comment
 from wirelake.protocols import entry_points
-from wirelake.protocols.faults import Faults, Origin
+from wirelake.protocols.faults import Origin
+from wirelake.rulebook.book import book
+from wirelake.rulebook.facts import facts
 
 DOCS = Path(__file__).parent
 PLAIN = (int, float, str, bool, type(None))
@@ -137,14 +139,11 @@ def spark() -> str:
 def page(protocol: str) -> str:
     """One protocol: its state machine as a diagram, its limits and options, and its faults as a table."""
     described = protocols.get(protocol)
-    machine = described.state_machine
-    parts = [f"# {described.title}: state machine, options and rules\n", NOTE, "## State machine\n", "```mermaid", "stateDiagram-v2"]
-    parts.append(f"    [*] --> {machine.initial.name}")
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, speaker, message), after in machine.transitions.items():
-        arrows.setdefault((state.name, after.name), []).append(f"{speaker.name.lower()} {message.__struct_config__.tag}")
-    parts += [f"    {before} --> {after}: {', '.join(said)}" for (before, after), said in arrows.items()]
-    parts += ["```\n", "A message that is not drawn is forbidden. The table of faults has the rule that it breaks.\n"]
+    rules = book(protocol)
+    assert rules is not None
+    rule_page = rules.page.removeprefix("docs/")
+    parts = [f"# {described.title}: state machine, options and rules\n", NOTE, "## State machine\n", *rule_pages.state_diagram(described)]
+    parts.append(f"A message that is not drawn is forbidden. [The rules of {described.title}]({rule_page}) introduce the protocol.\n")
     parts += [
         "## Limits\n",
         "For `--set NAME=VALUE` of commands that read or speak, and `Limits` in Python.\n",
@@ -152,7 +151,8 @@ def page(protocol: str) -> str:
     ]
     live = import_module(f"wirelake.peers.{protocol}").Options
     parts += ["## Options\n", f"Arguments of `wirelake.{protocol}.Options` in Python; times are seconds.\n", _settings(live)]
-    answers = any(fault.error_code is not None or fault.result_code is not None for fault in described.faults)
+    known = facts(protocol)
+    answers = any(fault.answer != "nothing" for fault in known)
     parts.append("## Faults\n")
     parts.append(
         "Origin of a rule: the `text` of the specification, or only this side, by a `ruling`, a `limit` or its `local` state.\n"
@@ -163,27 +163,11 @@ def page(protocol: str) -> str:
     more = ["answered with"] * answers + ["in the lake"]
     parts.append("| " + " | ".join(["fault", "clause", "meaning", "origin", "a live peer", *more]) + " |")
     parts.append("|---|---|---|---|---|" + "---|" * len(more))
-    for fault in described.faults:
-        rule = fault.rule
-        does = "counts it" if fault.is_tolerated else described.on_fault
-        answer = f" {_answer(fault)} |" if answers else ""
-        parts.append(f"| `{fault.name}` | {rule.clause} | {rule.text} | {rule.origin} | {does} |{answer} {_reported(protocol, fault)} |")
+    for fault in known:
+        said = f" {fault.answer} |" if answers else ""
+        clause = rule_pages.link(rules, fault.clause, rule_page)
+        parts.append(f"| `{fault.name}` | {clause} | {fault.text} | {fault.origin} | {fault.live_peer} |{said} {fault.lake} |")
     return "\n".join(parts) + "\n"
-
-
-def _reported(protocol: str, fault: Faults) -> str:
-    """The table in which the lake reports a broken rule, or why it cannot."""
-    rules = registry.RULES[protocol]
-    if fault in rules.unseen:
-        return f"not reported: {rules.unseen[fault]}"
-    return "`security`" if fault in rules.by_keys else f"`violations`, {fault.severity.name.lower()}"
-
-
-def _answer(fault: Faults) -> str:
-    """What a broken rule is answered with: an error, a result where the protocol has those, or nothing."""
-    if fault.error_code is not None:
-        return f"error {int(fault.error_code)}"
-    return "nothing" if fault.result_code is None else f"result {int(fault.result_code)}"
 
 
 def _settings(kind: type) -> str:
@@ -220,6 +204,8 @@ PAGES = {
     "tables.md": tables,
     "spark.md": spark,
     **{f"{name.replace('_', '-')}.md": partial(page, name) for name in entry_points.OURS},
+    "rules/index.md": partial(rule_pages.index, _attribute_docs),
+    **{f"rules/{name.replace('_', '-')}.md": partial(rule_pages.page, name) for name in entry_points.OURS},
 }
 
 
@@ -230,6 +216,7 @@ def main() -> int:
         print("out of date, run `make docs`: " + ", ".join(stale) if stale else "the generated pages are up to date")
         return 1 if stale else 0
     for name in stale:
+        (DOCS / name).parent.mkdir(exist_ok=True)
         (DOCS / name).write_text(PAGES[name]())
         print(f"wrote docs/{name}")
     return 0

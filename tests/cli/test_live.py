@@ -85,7 +85,8 @@ def test_limits_reach_the_session(wirelake, server):
     _, address, _ = server
     outcome = wirelake("call", "emp", address, "hello", "--set", "max_message_size=30")
     assert outcome.code == 65
-    assert "EMP-35" in outcome.talk
+    assert "EMP-35: " in outcome.talk
+    assert outcome.talk.endswith("`wirelake explain EMP-35` explains the rule\n")
 
 
 def test_nobody_there_is_told_in_one_line():

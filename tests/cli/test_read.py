@@ -29,6 +29,8 @@ HELLO, BYE = encode(Hello()), encode(Bye())
 ASKED = encode(Data(b'{"item": "tea"}', (RequestResponse(True, 7),)))
 ANSWERED = encode(Data(b"yes\x1b[2J", (RequestResponse(False, 7),)))
 UNASKED = encode(Data(b"=1+1", (RequestResponse(False, 8),)))
+HINT = "`wirelake explain EMP-16` explains the rule\n"
+"""The last line about a capture with UNASKED in it."""
 WAITS = encode(Data(b"anyone?", (RequestResponse(True, 9),)))
 
 
@@ -82,7 +84,7 @@ def test_text_has_a_line_for_each_message_and_for_all_that_is_wrong(wirelake, re
     broken = "      ! violation: emp EMP-16 RESPONSE_UNMATCHED (error) by server 127.0.0.1:5040 at 5: a response that matches no"
     assert lines[5].startswith(broken)
     assert lines[-1] == "      ? unanswered: emp request 6 of 127.0.0.1:40000 to 127.0.0.1:5040 (id=9) was never answered"
-    assert outcome.talk == "8 messages, 1 violation, 1 unanswered\n"
+    assert outcome.talk == f"8 messages, 1 violation, 1 unanswered\n{HINT}"
 
 
 def test_json_has_an_object_for_each_record_and_its_type(wirelake, recording):
@@ -149,7 +151,7 @@ def test_reading_stops_after_so_many_messages_and_tells_what_the_last_one_broke(
     outcome = wirelake("read", recording, "-c", "5")
     lines = outcome.out.decode().splitlines()
     assert len(lines) == 6
-    assert outcome.talk == "5 messages, 1 violation\n"
+    assert outcome.talk == f"5 messages, 1 violation\n{HINT}"
     assert "RESPONSE_UNMATCHED" in lines[-1]
     assert wirelake("read", recording, "-c", "5", "-Y", "kind:request").out.count(b"\n") == 1, "messages that were read count, as in tshark"
 
@@ -275,7 +277,7 @@ def test_small_inputs_load_neither_numba_nor_pandas_nor_spark(recording):
         f"code = run(['read', {str(recording)!r}]); sys.exit(code or sorted({{'numba', 'pandas', 'pyspark'}} & set(sys.modules)) or 0)"
     )
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=SECONDS)
-    assert (outcome.returncode, outcome.stderr) == (0, b"8 messages, 1 violation, 1 unanswered\n")
+    assert (outcome.returncode, outcome.stderr.decode()) == (0, f"8 messages, 1 violation, 1 unanswered\n{HINT}")
 
 
 def test_a_reader_that_leaves_ends_it_quietly(tmp_path):
@@ -318,7 +320,7 @@ def test_a_growing_file_is_followed_until_ctrl_c(tmp_path):
         assert b"was never answered" in lines[-1]
         process.send_signal(signal.SIGINT)
         assert process.wait(SECONDS) == 0
-        assert process.stderr.read() == b"8 messages, 1 violation, 1 unanswered\n"
+        assert process.stderr.read().decode() == f"8 messages, 1 violation, 1 unanswered\n{HINT}"
 
 
 def test_a_server_watches_its_clients(tmp_path):

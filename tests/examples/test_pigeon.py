@@ -54,6 +54,12 @@ def test_it_is_decoded_and_encoded(wirelake):
     assert wirelake("encode", "pigeon", "--hex", stdin=json.dumps(objects[1])).strip() == TWICE[5:15].hex()
 
 
+def test_its_faults_are_explained_without_a_rule_book(wirelake):
+    (found,) = map(json.loads, wirelake("explain", "pigeon/not_a_frame", "-T", "json").splitlines())
+    assert (found["protocol"], found["faults"][0]["name"], found["faults"][0]["lake"]) == ("pigeon", "NOT_A_FRAME", "`violations`, error")
+    assert wirelake("explain", "pigeon/not_a_frame").startswith("pigeon: a protocol of another package, without a rule book\n")
+
+
 def test_it_is_one_of_the_choices(wirelake):
     assert "pigeon" in wirelake("serve", "--help")
     assert "pigeon" not in wirelake("call", "--help")

@@ -140,7 +140,10 @@ def test_every_finding_leads_to_its_session_and_its_rule(fill: Callable[..., Pat
     (row,) = re.findall(rf'<tr id="session-{b"quiet".hex()}">(.*?)</tr>', page)
     assert f"{b'quiet'.hex()} b.pcapng byte 77" in Reader(row).text
     (rule,) = re.findall(r'<tr id="rule-emp-HELLO_REPEATED">(.*?)</tr>', page)
-    assert Reader(rule).text.startswith("EMP-25 emp A second hello HELLO_REPEATED The specification forbids it. ends the session")
+    assert Reader(rule).text.startswith(
+        "EMP-25 emp wirelake explain EMP-25 A second hello HELLO_REPEATED A peer sends one hello on a connection. A second one is error 3."
+        " The specification forbids it. ends the session"
+    )
 
 
 def test_a_rule_shows_few_sessions_and_counts_the_others(fill: Callable[..., Path], tmp_path: Path) -> None:

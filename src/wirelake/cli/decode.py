@@ -17,7 +17,7 @@ from wirelake import protocols
 from wirelake.capture.files.magic import HEAD_SIZE, capture_kind, compression_of
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import PROTOCOL, limits_of, seconds_of, set_flag, settings_of
-from wirelake.cli.terminal import Format, open_input, print_objects, say
+from wirelake.cli.terminal import Format, open_input, print_objects, say, say_how_to_explain
 from wirelake.errors import CaptureError, UsageError
 from wirelake.extras import CAPTURES, need
 from wirelake.protocols.kernel import use_compiled
@@ -87,10 +87,10 @@ def decode(
               A recording or packet capture (pcap, pcapng, packed or not) is recognised by its first bytes.
 
     An object has offset, length and type, then every field of the specification; bytes are hex. What cannot be read is an object with
-    fault, clause and offset, and the exit code is 65. Reading goes on after a message that is broken inside, and stops where it can no
-    longer be known where the next one begins. With --keys, each object says who sent the message and how that is known, or why it is
-    rejected; a rejected one counts as one that cannot be read. For wolpertinger, whose objects show both layers, the file has lines of
-    `wolpertinger KEY IV`, in hex, and opens what is encrypted.
+    fault, clause (see `wirelake explain`) and offset, and the exit code is 65. Reading goes on after a message that is broken inside, and
+    stops where it can no longer be known where the next one begins. With --keys, each object says who sent the message and how that is
+    known, or why it is rejected; a rejected one counts as one that cannot be read. For wolpertinger, whose objects show both layers, the
+    file has lines of `wolpertinger KEY IV`, in hex, and opens what is encrypted.
 
     Of a capture, the messages of PROTOCOL are printed, and offset is the place in the file. ts, from, to and connection_id come first.
     Connections are recognised as `ingest` does: by a recording's tag, by port, or by their first bytes. Reading a capture needs
@@ -99,7 +99,7 @@ def decode(
     descriptor = protocols.get(protocol)
     notation = descriptor.notation()
     limits = limits_of(protocol, settings)
-    shown = _Shown(form, list(field), count)
+    shown = _Shown(protocol, form, list(field), count)
     with open_input(file) as source:
         head = b"" if hex_text else source.read(HEAD_SIZE)
         is_capture = bool(capture_kind(head) or compression_of(head))
@@ -125,7 +125,8 @@ def decode(
 class _Shown:
     """Prints objects, counts them, and knows the exit code."""
 
-    def __init__(self, form: Format, fields: list[str], most: int | None) -> None:
+    def __init__(self, protocol: str, form: Format, fields: list[str], most: int | None) -> None:
+        self._protocol = protocol
         self._form = form
         self._fields = fields
         self._most = most
@@ -135,11 +136,17 @@ class _Shown:
 
     def print(self, objects: Iterator[JsonObject]) -> ExitCode:
         """Print objects, up to `--count`."""
+        broken: JsonObject | None = None
         for described in itertools.islice(objects, self._most):
             self.count += 1
             if "fault" in described or "rejected" in described:
                 self.code = ExitCode.DATA
+            if broken is None and "clause" in described:
+                broken = described
             print_objects(described, self._form, self._fields)
+        if broken is not None:
+            rule = next((str(broken[name]) for name in ("fault", "rejected", "breach") if name in broken), None)
+            say_how_to_explain(self._protocol, rule, str(broken["clause"]))
         return self.code
 
 

@@ -18,7 +18,7 @@ from wirelake import __version__
 from wirelake.cli import logs, own_process
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import with_verbose
-from wirelake.cli.terminal import AlreadyReported, say, say_traceback
+from wirelake.cli.terminal import AlreadyReported, say, say_how_to_explain, say_traceback
 from wirelake.errors import ConnectFailed, InputMissing, MissingExtra, ProtocolError, QueryError, UsageError, WirelakeError
 from wirelake.extras import missing
 
@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "read",
     "decode",
     "encode",
+    "explain",
     "ingest",
     "gold",
     "forget",
@@ -116,6 +117,8 @@ def run(arguments: list[str]) -> int:
         except WirelakeError as error:
             if not isinstance(error, AlreadyReported):
                 _explain(str(error))
+            if isinstance(error, ProtocolError):
+                say_how_to_explain(None, error.fault.name, error.clause)
             return next(code for kind, code in _EXITS if isinstance(error, kind))
         except (KeyboardInterrupt, click.Abort):
             say("interrupted")

@@ -13,7 +13,7 @@ import click
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import decode_flags, limits_given, ports_given
 from wirelake.cli.own_process import collect_rarely, without_pandas
-from wirelake.cli.terminal import say
+from wirelake.cli.terminal import say, say_how_to_explain
 from wirelake.errors import UsageError
 from wirelake.extras import CAPTURES, need
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wirelake.explore.filters import Filter
     from wirelake.explore.reading.analysis import Counter
     from wirelake.explore.reading.inputs import Reading
-    from wirelake.explore.reading.records import Record
+    from wirelake.explore.reading.records import Record, Violation
 
 __all__ = ["read"]
 
@@ -75,8 +75,8 @@ def read(
 
     A line has number, time, sender and receiver, protocol, kind and name of the message, subject, id, size, and the beginning of its
     body. An answer names its request, and how long it took. A broken rule has a line of its own where it is broken, with rule, clause
-    and text; so have requests that were never answered, at the end of their session, and traffic that is not recognised, by host and
-    port. Messages are in order of time within about a megabyte of a file.
+    (see `wirelake explain`) and text; so have requests that were never answered, at the end of their session, and traffic that is not
+    recognised, by host and port. Messages are in order of time within about a megabyte of a file.
 
     \b
     FILTER  Terms with spaces between them; all must hold. -term excludes; * and ? are wildcards; a,b means a or b.
@@ -135,6 +135,8 @@ def read(
             shown.put(record)
         shown.flush()
     _sum_up(reading.counter)
+    if shown.broken is not None:
+        say_how_to_explain(shown.broken.protocol, shown.broken.rule, shown.broken.clause)
     for fault in reading.faults:
         say(f"wirelake: {fault}")
     return ExitCode.DATA if reading.faults else ExitCode.OK
@@ -172,11 +174,14 @@ class _Shown:
 
     def __init__(self, form: Form, fields: tuple[str, ...], chosen: Filter, *, whole: bool) -> None:
         from wirelake.explore.reading import formats  # noqa: PLC0415 - needs the lake extra
-        from wirelake.explore.reading.records import Message  # noqa: PLC0415
+        from wirelake.explore.reading.records import Message, Violation  # noqa: PLC0415
 
         self._matches = chosen.matches if chosen else None
         self._needed = chosen.fields()
         self._message = Message
+        self._violation = Violation
+        self.broken: Violation | None = None
+        """The first broken rule that was shown."""
         columns = fields or formats.DEFAULT_FIELDS
         lines: dict[Form, Callable[[Any], str]] = {
             Form.TEXT: lambda record: formats.text_lines(record, whole=whole),
@@ -195,6 +200,8 @@ class _Shown:
             values = record.values(self._needed) if isinstance(record, self._message) else record.values()
             if not self._matches(values):
                 return
+        if self.broken is None and isinstance(record, self._violation):
+            self.broken = record
         if self._only_messages and not isinstance(record, self._message):
             self.flush()
             say(self._other(record).strip())

@@ -28,6 +28,7 @@ __all__ = [
     "open_input",
     "print_objects",
     "say",
+    "say_how_to_explain",
     "say_traceback",
     "say_unrecognised",
     "spreadsheet_cell",
@@ -91,6 +92,14 @@ class AlreadyReported(WirelakeError):
 def say(text: str) -> None:
     """Print one line to stderr, without secrets."""
     print(visible(mask(text)), file=sys.stderr, flush=True)
+
+
+def say_how_to_explain(protocol: str | None, rule: str | None, clause: str | None) -> None:
+    """Print the command that explains a broken rule, if the rule book has it."""
+    from wirelake.rulebook.book import explain_command  # noqa: PLC0415 - most commands break no rule
+
+    if command := explain_command(protocol, rule, clause):
+        say(f"`{command}` explains the rule")
 
 
 def say_traceback(text: str) -> None:

@@ -12,6 +12,7 @@ from wirelake.explore.formatting import count, many
 from wirelake.explore.markup import Markup, anchor, element, link
 from wirelake.explore.summary import LakeSummary
 from wirelake.explore.table_sections import cell, dim, listing, pill, place, rule_link, sentence
+from wirelake.rulebook.book import book, explain_command
 
 __all__ = ["findings", "rules"]
 
@@ -97,7 +98,8 @@ def rules(summary: LakeSummary) -> Markup:
             "p",
             "The rules that the ",
             link("findings", "findings"),
-            " refer to. A clause is a section of the specification, or a ruling that settles it.",
+            " refer to. A clause is a section of the specification, or a ruling that settles it."
+            " The command below each clause explains it.",
         ),
         listing(columns, [_rule(one) for one in summary.rules], [anchor("rule", one.protocol, one.rule) for one in summary.rules]),
         id="rules",
@@ -106,9 +108,14 @@ def rules(summary: LakeSummary) -> Markup:
 
 def _rule(rule: RuleText) -> list[Markup]:
     does = {True: "ends the session, or drops the message", False: "counts it and reads on", None: "–"}[rule.ends]
+    rules = book(rule.protocol)
+    entry = None if rules is None else rules.find(rule.clause)
+    command = explain_command(rule.protocol, rule.rule, rule.clause)
     return [
-        cell("clause", element("strong", rule.clause), dim(rule.protocol), class_="nowrap"),
-        cell("rule", sentence(rule.text), dim(element("code", rule.rule))),
+        cell("clause", element("strong", rule.clause), dim(rule.protocol), dim(element("code", command)), class_="nowrap"),
+        cell(
+            "rule", sentence(rule.text), dim(element("code", rule.rule)), "" if entry is None else element("p", entry.rule.replace("`", ""))
+        ),
         cell("who forbids it", _ORIGIN.get(rule.origin or "", rule.origin or "–")),
         cell("what a live peer does", does),
     ]

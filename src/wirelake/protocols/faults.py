@@ -80,6 +80,11 @@ class Faults(IntEnum):
         return None
 
     @property
+    def close_reason(self) -> str | None:
+        """The reason of the close that answers it, in a protocol with reasons; None: no close with a reason answers it."""
+        return None
+
+    @property
     def clause(self) -> str:
         """The clause or ruling it breaks."""
         return self.rule.clause

@@ -31,7 +31,7 @@ TABLE: Final = Table(
             column("protocol", pa.string(), "Protocol: `emp`, `event_mesh`, `relink`, `yamp` or `wolpertinger`."),
             column("direction", pa.string(), "Side at fault: `to_server` the client, `to_client` the server; null if unknown."),
             column("rule", pa.string(), "Name of the fault in its protocol."),
-            column("clause", pa.string(), "Clause or ruling of the rule."),
+            column("clause", pa.string(), "Clause or ruling of the rule; `wirelake explain CLAUSE` and docs/rules/ explain it."),
             column(
                 "severity",
                 pa.string(),

@@ -58,6 +58,7 @@ class ErrorCode(IntEnum):
 
     UNSPECIFIED = 0
     IO = 1
+    """EMP-45: accepted, and never sent here."""
     TIMEOUT = 2
     PROTOCOL = 3
     EXTENSION = 4
@@ -129,6 +130,7 @@ class Error(msgspec.Struct, frozen=True, tag="error"):
     """Error: its sender met an error and closes the connection."""
 
     error_code: int
+    """EMP-23: any number is accepted."""
     extension_id: int = 0
     extension_error_code: int = 0
     message: str = ""

@@ -83,6 +83,11 @@ class Fault(Faults):
         """The row of the table for this fault."""
         return RULES[self]
 
+    @property
+    def close_reason(self) -> str | None:
+        """The reason of the system.close that answers it, `{}` standing for what was seen."""
+        return self.rule.reason
+
 
 RULES: Final[dict[Fault, Rule]] = {
     Fault.TYPE_UNKNOWN: Rule("YAMP-42", "unknown message type", "Unknown type {}"),

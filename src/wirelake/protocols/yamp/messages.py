@@ -88,7 +88,7 @@ class Close(msgspec.Struct, frozen=True, gc=False, tag="system.close"):
 
 
 class CloseRedirect(msgspec.Struct, frozen=True, gc=False, tag="system.close-redirect"):
-    """0x04 system.close-redirect: the server closes, and wants the client to go to another url."""
+    """0x04 system.close-redirect (YAMP-23): the server closes, and wants the client to go to another url."""
 
     url: str
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from wirelake import protocols
 from wirelake.lake.gold.rules import emp, event_mesh, relink, wolpertinger, yamp
 from wirelake.lake.tables.rules import Judged
-from wirelake.lake.tables.security import Threat
+from wirelake.lake.tables.threats import Threat
 from wirelake.protocols.faults import Faults
 
 __all__ = ["RULES", "ProtocolRules", "threats"]

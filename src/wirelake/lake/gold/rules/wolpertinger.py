@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from wirelake.lake.tables.security import Threat
+from wirelake.lake.tables.threats import Threat
 from wirelake.protocols.faults import Faults
 from wirelake.protocols.wolpertinger.faults import Fault
 

@@ -71,7 +71,7 @@ _LAST_TICK: Final = date.max.toordinal() * _DAY - 1
 
 
 class DataType(StrEnum):
-    """§ data types: the values of the attribute `type` of an object."""
+    """WOLP-18: the values of the attribute `type` of an object."""
 
     BOOLEAN = "boolean"
     DATE_TIME = "dateTime"

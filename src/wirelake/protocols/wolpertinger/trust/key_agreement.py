@@ -43,7 +43,7 @@ __all__ = [
 IV_SIZE: Final = 16
 """WOLP-24: exactly."""
 TOKEN_SIZE: Final = 32
-"""§2.3: random bytes of a token."""
+"""WOLP-25: random bytes of a token."""
 ITERATIONS: Final = 1000
 PROOF_SIZE: Final = 64
 _HEADER: Final = 8
@@ -96,7 +96,7 @@ def curve_of(key: PublicKey | PrivateKey) -> Curve:
 
 
 def public_blob(key: PrivateKey) -> bytes:
-    """§2.3: the ECCPUBLICBLOB of a key: curve, coordinate size (little-endian), X and Y (big-endian)."""
+    """WOLP-24: the ECCPUBLICBLOB of a key: curve, coordinate size (little-endian), X and Y (big-endian)."""
     curve = curve_of(key)
     point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     return curve.value + curve.size.to_bytes(4, "little") + point[1:]
@@ -121,7 +121,7 @@ def read_blob(blob: bytes) -> PublicKey:
 
 
 def session_key(own: PrivateKey, peers: PublicKey) -> bytes:
-    """§2.3: the AES-256 key of a session: SHA-256 of the shared X.
+    """WOLP-24: the AES-256 key of a session: SHA-256 of the shared X.
 
     X is big-endian, as long as the curve's coordinates.
     """
@@ -149,7 +149,7 @@ def is_same(proof: bytes, expected: bytes) -> bool:
 
 
 def to_text(data: bytes) -> str:
-    """§2.3: keys, tokens and proofs travel as base64 in a string."""
+    """WOLP-24, WOLP-25: keys, tokens and proofs travel as base64 in a string."""
     return base64.b64encode(data).decode()
 
 
