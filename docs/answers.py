@@ -19,7 +19,7 @@ CAPTURE = DOCS / "tutorial" / "shop.pcap"
 SHOWN = 5
 """Rows of an answer that the cookbook shows."""
 WIDTH = 140
-"""Characters of a line that it shows."""
+"""Characters of a row that it shows."""
 _BLOCK = re.compile(r"```(sql|sh)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 _CONSOLE = re.compile(r"```console\n\$ (.*?)\n(.*?)```\n", re.DOTALL)
 _SHELL = f'wirelake() {{ {sys.executable} -m wirelake "$@"; }}\n'
@@ -63,11 +63,12 @@ def answer(language: str, code: str, folder: Path) -> str:
     """What a recipe prints, cut to what the cookbook shows."""
     if language == "sql":
         lines = run(f"wirelake query demo-lake/lake - 2>&- <<'END'\n{code}END\n", folder).splitlines()[: SHOWN + 2]
+        lines = [line[:WIDTH] for line in lines]
     else:
         lines = run(f"{{ {code} }} 2>&-", folder).splitlines()
         if not code.rstrip().endswith(("-V", "csv", "json")):
             lines = lines[:SHOWN]
-    return "".join(line[:WIDTH].rstrip() + "\n" for line in lines)
+    return "".join(line.rstrip() + "\n" for line in lines)
 
 
 def write_cookbook(folder: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 import msgspec
+from reference_page import reference
 
 from wirelake import protocols
 from wirelake.cli.exit_codes import ExitCode
@@ -138,7 +139,14 @@ def page(protocol: str) -> str:
     """One protocol: its state machine as a diagram, its limits and options, and its faults as a table."""
     described = protocols.get(protocol)
     machine = described.state_machine
-    parts = [f"# {described.title}: state machine, options and rules\n", NOTE, "## State machine\n", "```mermaid", "stateDiagram-v2"]
+    parts = [
+        f"# {described.title} reference: state machine, options and faults\n",
+        NOTE,
+        _see(protocol),
+        "## State machine\n",
+        "```mermaid",
+        "stateDiagram-v2",
+    ]
     parts.append(f"    [*] --> {machine.initial.name}")
     arrows: dict[tuple[str, str], list[str]] = {}
     for (state, speaker, message), after in machine.transitions.items():
@@ -177,6 +185,11 @@ def _reported(protocol: str, fault: Faults) -> str:
     if fault in rules.unseen:
         return f"not reported: {rules.unseen[fault]}"
     return "`security`" if fault in rules.by_keys else f"`violations`, {fault.severity.name.lower()}"
+
+
+def _see(protocol: str) -> str:
+    page = protocol.replace("_", "-")
+    return f"How to use it is in the [guide]({page}-live.md); each clause is explained in the [rule book](rules/{page}.md).\n"
 
 
 def _answer(fault: Faults) -> str:
@@ -219,6 +232,7 @@ PAGES = {
     "cli.md": cli,
     "tables.md": tables,
     "spark.md": spark,
+    "reference.md": partial(reference, NOTE),
     **{f"{name.replace('_', '-')}.md": partial(page, name) for name in entry_points.OURS},
 }
 
