@@ -16,7 +16,6 @@ from pathlib import Path
 
 import click
 import msgspec
-from reference_page import reference
 
 from wirelake import protocols
 from wirelake.cli.exit_codes import ExitCode
@@ -36,8 +35,8 @@ NOTE = "<!-- Made by docs/generate.py: change the code, then run `make docs`. --
 CLI = """\
 Data goes to stdout, everything else to stderr, `-` is stdin. `-v` may stand before or behind the command.
 
-Control characters, changes of direction and line breaks that come from traffic are printed visibly (`\\x1b`, `\\u202e`, `\\n`) in text, in
-errors and in log lines. In JSON they are JSON escapes, so that its values are exact.
+Control characters, changes of direction and line breaks in traffic are printed visibly: `\\x1b`, `\\u202e`, `\\n`. This holds for text,
+errors and log lines. In JSON they are JSON escapes, so that its values are exact.
 
 A protocol's name is printed as its table is called (`event_mesh`); `event-mesh` is taken, too.
 """
@@ -139,14 +138,7 @@ def page(protocol: str) -> str:
     """One protocol: its state machine as a diagram, its limits and options, and its faults as a table."""
     described = protocols.get(protocol)
     machine = described.state_machine
-    parts = [
-        f"# {described.title} reference: state machine, options and faults\n",
-        NOTE,
-        _see(protocol),
-        "## State machine\n",
-        "```mermaid",
-        "stateDiagram-v2",
-    ]
+    parts = [f"# {described.title}: state machine, options and rules\n", NOTE, "## State machine\n", "```mermaid", "stateDiagram-v2"]
     parts.append(f"    [*] --> {machine.initial.name}")
     arrows: dict[tuple[str, str], list[str]] = {}
     for (state, speaker, message), after in machine.transitions.items():
@@ -185,11 +177,6 @@ def _reported(protocol: str, fault: Faults) -> str:
     if fault in rules.unseen:
         return f"not reported: {rules.unseen[fault]}"
     return "`security`" if fault in rules.by_keys else f"`violations`, {fault.severity.name.lower()}"
-
-
-def _see(protocol: str) -> str:
-    page = protocol.replace("_", "-")
-    return f"How to use it is in the [guide]({page}-live.md); each clause is explained in the [rule book](rules/{page}.md).\n"
 
 
 def _answer(fault: Faults) -> str:
@@ -232,9 +219,9 @@ PAGES = {
     "cli.md": cli,
     "tables.md": tables,
     "spark.md": spark,
-    "reference.md": partial(reference, NOTE),
     **{f"{name.replace('_', '-')}.md": partial(page, name) for name in entry_points.OURS},
 }
+PAGES |= import_module("reference_page").pages(PAGES, NOTE)
 
 
 def main() -> int:

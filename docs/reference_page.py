@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +38,20 @@ ALSO = {
     "wirelake.explore.filters": "the filters of `wirelake read -Y`",
 }
 """Module that is not at the top -> what programs take from it."""
+
+
+def pages(made: Mapping[str, Callable[[], str]], note: str) -> dict[str, Callable[[], str]]:
+    """File name -> function that makes it: this page, and the pages of protocols, called references."""
+    named = {f"{name.replace('_', '-')}.md": name for name in entry_points.OURS}
+    return {file: partial(_named, made[file], name) for file, name in named.items()} | {"reference.md": partial(reference, note)}
+
+
+def _named(make: Callable[[], str], protocol: str) -> str:
+    """A page of a protocol under the title of a reference, with a link to its guide."""
+    _, note, rest = make().split("\n\n", 2)
+    title = f"# {protocols.get(protocol).title} reference: state machine, options and faults"
+    guide = f"How to use it is in the [guide]({protocol.replace('_', '-')}-live.md)."
+    return "\n\n".join([title, note, guide, rest])
 
 
 def reference(note: str) -> str:
