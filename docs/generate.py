@@ -126,8 +126,8 @@ def spark() -> str:
         f"{scratch.IDLE_SECONDS / 60:g} minutes.\n",
     ]
     parts += [
-        "`wirelake ingest` and `wirelake demo` use JVM flags for short sessions (`SHORT_SESSION`) where there is little to do:",
-        f"captures and messages in the lake of up to {session_settings.SHORT_SESSION_BYTES // 2**20} MiB.",
+        "`wirelake ingest` and `wirelake demo` use JVM flags for short sessions (`SHORT_SESSION`) where there is little to do.",
+        f"That is up to {session_settings.SHORT_SESSION_BYTES // 2**20} MiB of captures and messages in the lake.",
         "The JVM then starts faster and reaches a lower peak speed. The same setting given with `--conf` takes precedence:\n",
     ]
     parts += [f"`{name}={value}`" for name, value in session_settings.SHORT_SESSION.items()]
