@@ -42,8 +42,11 @@ ALSO = {
 
 def pages(made: Mapping[str, Callable[[], str]], note: str) -> dict[str, Callable[[], str]]:
     """File name -> function that makes it: this page, and the pages of protocols, called references."""
-    named = {f"{name.replace('_', '-')}.md": name for name in entry_points.OURS}
-    return {file: partial(_named, made[file], name) for file, name in named.items()} | {"reference.md": partial(reference, note)}
+    pages: dict[str, Callable[[], str]] = {"reference.md": partial(reference, note)}
+    for name in entry_points.OURS:
+        file = f"{name.replace('_', '-')}.md"
+        pages[file] = partial(_named, made[file], name)
+    return pages
 
 
 def _named(make: Callable[[], str], protocol: str) -> str:
