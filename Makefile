@@ -8,7 +8,7 @@ FILES  := pyproject.toml constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak fuzz oracles lint docs site pictures bench wheel tools clean
+.PHONY: help setup demo test soak fuzz oracles lint docs bench wheel tools clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -71,9 +71,10 @@ lint: $(VENV)/.lint  ## Format, lint, types, import contracts, words in user-vis
 docs: $(VENV)/.lake  ## Write the generated pages of docs/
 	@$(BIN)/python docs/generate.py
 
-site: $(VENV)/.docs  ## Build the documentation as a site in site/, with search that works offline
+.PHONY: site pictures
+site: $(VENV)/.docs  ## Build the pages as a site in build/site/, with search that works offline
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
-	@echo "open site/index.html"
+	@echo "open build/site/index.html"
 
 pictures: $(VENV)/.lake  ## Make the pictures of README.md and docs/ from the demo's report (needs Chromium)
 	@$(BIN)/python docs/pictures/make.py $(or $(OUT),demo-lake)
@@ -94,4 +95,4 @@ tools:  ## Install programs that some tests compare with (Debian, as root)
 	@command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq prosody >/dev/null && { service prosody stop >/dev/null 2>&1 || true; }; }  # tests start their own
 
 clean:  ## Remove everything that was built
-	@rm -rf $(VENV) $(VENV)-wheel dist build site demo-lake .fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-wheel dist build demo-lake .fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -116,8 +116,8 @@ def test_there_are_thirty_questions_and_each_is_asked_once():
 
 
 @pytest.mark.parametrize("recipe", [one for one in RECIPES if one.language == "sql"], ids=lambda recipe: recipe.question)
-def test_every_query_answers_with_the_columns_that_the_page_shows(recipe, request):
-    lake = request.getfixturevalue("revoked" if recipe.question in REVOKED else "folder") / "demo-lake" / "lake"
+def test_every_query_answers_with_the_columns_that_the_page_shows(recipe, folder, request):
+    lake = (request.getfixturevalue("revoked") if recipe.question in REVOKED else folder) / "demo-lake" / "lake"
     table = query(lake, recipe.code)
     assert recipe.answer is not None, "the page shows no answer"
     header, rule, *rows = recipe.answer.splitlines()
