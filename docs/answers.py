@@ -49,14 +49,14 @@ def recipes(text: str) -> list[Recipe]:
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """Every command of the tutorial, and what it prints."""
+    """Every command of the tutorial, and what it prints to stdout; to stderr, if that is empty."""
     return [(match[1], match[2]) for match in _CONSOLE.finditer(text)]
 
 
 def run(code: str, folder: Path) -> str:
-    """What shell code prints in a folder, stdout before stderr, without the folder's path."""
+    """What shell code prints in a folder, without the folder's path: stdout, or stderr if that is empty."""
     done = subprocess.run(["bash", "-ec", _SHELL + code], cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603, S607 - our own pages
-    return (done.stdout + done.stderr).replace(str(folder.resolve()), "…")
+    return (done.stdout or done.stderr).replace(str(folder.resolve()), "…")
 
 
 def answer(language: str, code: str, folder: Path) -> str:

@@ -48,7 +48,7 @@ REVOKED = ("What does a revoked key spoil?", "Which subjects do those packets ha
 
 
 def wirelake(folder: Path, command: str) -> str:
-    """What a command prints in a folder, stdout before stderr; in this process, so that it finds the Spark session."""
+    """What a command prints in a folder: stdout, or stderr if that is empty. In this process, so that it finds the Spark session."""
     program, *words = shlex.split(command)
     assert program == "wirelake", command
     out, talk = io.StringIO(), io.StringIO()
@@ -59,11 +59,12 @@ def wirelake(folder: Path, command: str) -> str:
             assert run(words) == 0, talk.getvalue()
     finally:
         os.chdir(before)
-    return (out.getvalue() + talk.getvalue()).replace(str(folder.resolve()), "…")
+    return (out.getvalue() or talk.getvalue()).replace(str(folder.resolve()), "…")
 
 
 def _steady(text: str) -> str:
-    """Output without what another machine, or another second, changes: times, the Java that was found."""
+    """Output without what another machine, or another second, changes: times, the Java that was found, finished steps."""
+    text = re.sub(r"^.*: done \(.*\)\n", "", text, flags=re.MULTILINE)
     return re.sub(r"Java: .*", "Java: …", re.sub(r"\d+\.\d s\b", "# s", text))
 
 
