@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -90,8 +91,9 @@ def _imports() -> list[str]:
         public = [one for one in import_module(f"wirelake.peers.{name}").__all__ if one != "SCHEMES"]
         live.append(f"| `wirelake.{name}` | {', '.join(f'`{one}`' for one in public)} |")
     table = [f"| `wirelake.lake.{name}` | {_summary(lake._MODULES[name], name)} |" for name in lake.__all__]
-    for module in ALSO:
-        assert find_spec(module), module
+    for module, text in ALSO.items():
+        for name in re.findall(r"`(\w+)(?:\(\))?`", text):
+            assert _summary(module, name), f"{module}.{name}"
     return [
         "## What Python programs import\n",
         "`from wirelake import …` gives everything that most programs need. A name is loaded when it is first used.\n",
