@@ -32,6 +32,10 @@ $(VENV)/.lint: $(VENV)/.test
 	@$(PIP) install --constraint constraints.txt --group lint
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.lake
+	@$(PIP) install --constraint constraints.txt --group docs
+	@touch $@
+
 $(VENV)/.bench: $(VENV)/.lake
 	@$(PIP) install --constraint constraints.txt --group bench
 	@touch $@
@@ -66,6 +70,14 @@ lint: $(VENV)/.lint  ## Format, lint, types, import contracts, words in user-vis
 
 docs: $(VENV)/.lake  ## Write the generated pages of docs/
 	@$(BIN)/python docs/generate.py
+
+.PHONY: site pictures
+site: $(VENV)/.docs  ## Build the pages as a site in build/site/, with search that works offline
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "open build/site/index.html"
+
+pictures: $(VENV)/.lake  ## Make the pictures of README.md and docs/ from the demo's report (needs Chromium)
+	@$(BIN)/python docs/pictures/make.py $(or $(OUT),demo-lake)
 
 bench: $(VENV)/.bench  ## Print the figures of benchmarks/
 	@for one in startup scan buffer echo event_mesh event_mesh_node yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest lake follow; do $(BIN)/python benchmarks/$$one.py || exit 1; done

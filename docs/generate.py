@@ -37,8 +37,8 @@ NOTE = "<!-- Made by docs/generate.py: change the code, then run `make docs`. --
 CLI = """\
 Data goes to stdout, everything else to stderr, `-` is stdin. `-v` may stand before or behind the command.
 
-Control characters, changes of direction and line breaks that come from traffic are printed visibly (`\\x1b`, `\\u202e`, `\\n`) in text, in
-errors and in log lines. In JSON they are JSON escapes, so that its values are exact.
+Control characters, changes of direction and line breaks in traffic are printed visibly: `\\x1b`, `\\u202e`, `\\n`. This holds for text,
+errors and log lines. In JSON they are JSON escapes, so that its values are exact.
 
 A protocol's name is printed as its table is called (`event_mesh`); `event-mesh` is taken, too.
 """
@@ -128,8 +128,8 @@ def spark() -> str:
         f"{scratch.IDLE_SECONDS / 60:g} minutes.\n",
     ]
     parts += [
-        "`wirelake ingest` and `wirelake demo` use JVM flags for short sessions (`SHORT_SESSION`) where there is little to do:",
-        f"captures and messages in the lake of up to {session_settings.SHORT_SESSION_BYTES // 2**20} MiB.",
+        "`wirelake ingest` and `wirelake demo` use JVM flags for short sessions (`SHORT_SESSION`) where there is little to do.",
+        f"That is up to {session_settings.SHORT_SESSION_BYTES // 2**20} MiB of captures and messages in the lake.",
         "The JVM then starts faster and reaches a lower peak speed. The same setting given with `--conf` takes precedence:\n",
     ]
     parts += [f"`{name}={value}`" for name, value in session_settings.SHORT_SESSION.items()]
@@ -207,6 +207,7 @@ PAGES = {
     "rules/index.md": partial(rule_pages.index, _attribute_docs),
     **{f"rules/{name.replace('_', '-')}.md": partial(rule_pages.page, name) for name in entry_points.OURS},
 }
+PAGES |= import_module("reference_page").pages(PAGES, NOTE)
 
 
 def main() -> int:

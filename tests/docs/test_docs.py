@@ -1,9 +1,8 @@
-"""What the documents say is true: generated pages are up to date, examples run, links lead somewhere."""
+"""What the documents say is true: generated pages are up to date, examples run."""
 
 import ast
 import itertools
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "benchmarks").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "benchmarks").glob("*.md"))]
+CAPTURED = {"capture_output": True, "text": True, "timeout": 60}
 
 
 def test_generated_pages_are_up_to_date():
@@ -27,22 +27,14 @@ def test_the_python_of_the_readme_runs():
 
 def test_the_console_of_the_readme_shows_what_is_printed():
     (session,) = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    exchanges = re.findall(r"^\$ echo (\S+) \| wirelake (.*)\n((?:[^$].*\n)+)", session, re.MULTILINE)
+    exchanges = re.findall(r"^\$ (.*)\n((?:[^$].*\n)+)", session, re.MULTILINE)
     assert len(exchanges) == session.count("$ ")
-    for typed, words, shown in exchanges:
-        done = subprocess.run(
-            [sys.executable, "-m", "wirelake.cli.main", *shlex.split(words)], input=typed, capture_output=True, text=True, timeout=60
-        )
+    for command, shown in exchanges:
+        done = subprocess.run(["bash", "-c", f'wirelake() {{ {sys.executable} -m wirelake "$@"; }}\n{command}'], cwd=ROOT, **CAPTURED)
         assert done.stdout == shown
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / target).exists(), target
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_that_pages_name_exist(page):
     from wirelake.cli.main import COMMANDS
 
