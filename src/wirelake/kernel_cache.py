@@ -61,14 +61,14 @@ def jit(function: Callable[..., object], fingerprint: str) -> Callable[..., obje
     if where is None:
         plain: Callable[..., object] = numba.njit(function)
         return plain
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(where / fingerprint)  # read once, when the dispatcher is made
+    config: Any = numba.config  # its names are made when it is imported
+    before, config.CACHE_DIR = config.CACHE_DIR, str(where / fingerprint)  # read once, when the dispatcher is made
     try:
         dispatcher: Callable[..., object] = numba.njit(cache=True)(function)
     except RuntimeError:  # Numba finds no folder that it can write
         dispatcher = numba.njit(function)
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before
     if dispatcher is not function:
         _write_alone(dispatcher, where)
     return dispatcher
