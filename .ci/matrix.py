@@ -1,6 +1,6 @@
 """Run the tests without Spark on every supported Python that this machine has: `make matrix`.
 
-Each Python gets a virtual environment of its own, `.venv-3.12` for example, with all libraries but Spark. A Python that is missing, or whose
+Each Python gets a virtual environment of its own, `.venv-3.12` for example, with all libraries but Spark. A missing Python, or one whose
 libraries cannot be installed, is named at the end. The result is 1 if tests failed somewhere, or if nothing ran.
 """
 
