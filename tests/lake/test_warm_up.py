@@ -110,6 +110,7 @@ def test_changed_code_is_compiled_again(source, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="Numba is switched off: nothing is compiled")
 def test_only_the_kernels_of_the_input_are_compiled_and_then_found(source, tmp_path):
     """The second process decodes the same bytes, and compiles nothing."""
     record_yamp(tmp_path / "yamp.pcapng")

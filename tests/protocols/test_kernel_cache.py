@@ -9,12 +9,15 @@ import sys
 from enum import IntEnum
 from textwrap import dedent
 
+import numba
 import numpy as np
 import pytest
 from numba.core.caching import FunctionCache
 
 from wirelake import kernel_cache
 from wirelake.protocols import kernel
+
+needs_numba = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="Numba is switched off: nothing is compiled")
 
 INNER = """
 from enum import IntEnum
@@ -63,6 +66,7 @@ def run(tmp_path, monkeypatch):
     return once
 
 
+@needs_numba
 def test_code_is_kept_until_a_kernel_changes_that_it_uses(run, tmp_path):
     assert run() == (0x61 + 11, 0)
     assert run() == (0x61 + 11, 1)
@@ -110,6 +114,7 @@ def add_one(data):
     return data[0] + 1
 
 
+@needs_numba
 def test_code_is_written_under_the_lock(tmp_path, monkeypatch):
     monkeypatch.setenv(kernel_cache.VARIABLE, str(tmp_path))
     save, was_locked = FunctionCache.save_overload, []
