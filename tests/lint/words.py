@@ -1,6 +1,7 @@
 """Find private words in user-visible text: `python -m tests.lint.words`, run by `make lint`.
 
-User-visible text is: the pages at the top (README.md, …), docs/*.md, help texts of commands, texts of raised errors, lines that commands print, and column comments.
+User-visible text is: the pages at the top (README.md, …), docs/*.md, help texts of commands, texts of raised errors, lines that commands
+print, and column comments.
 `WORDS` lists each private word with the field's term to write instead. Text in backticks is code and is not checked.
 """
 
