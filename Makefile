@@ -8,10 +8,10 @@ FILES  := pyproject.toml constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak fuzz oracles lint docs bench wheel tools clean
+.PHONY: help setup demo test coverage matrix soak fuzz oracles lint docs site pictures bench sdist wheel extras docker hooks tools clean
 
 help:  ## Show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it with make PYTHON=python3.12 …" >&2; exit 1; }
@@ -28,25 +28,41 @@ $(VENV)/.test: $(VENV)/.lake
 	@$(PIP) install --constraint constraints.txt --group test
 	@touch $@
 
-$(VENV)/.lint: $(VENV)/.test
-	@$(PIP) install --constraint constraints.txt --group lint
+# Groups of pyproject.toml that need the test group, too.
+$(VENV)/.lint $(VENV)/.coverage: $(VENV)/.%: $(VENV)/.test
+	@$(PIP) install --constraint constraints.txt --group $*
 	@touch $@
 
-$(VENV)/.docs: $(VENV)/.lake
-	@$(PIP) install --constraint constraints.txt --group docs
+# Groups that need wirelake with the lake.
+$(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: $(VENV)/.lake
+	@$(PIP) install --constraint constraints.txt --group $*
 	@touch $@
 
-$(VENV)/.bench: $(VENV)/.lake
-	@$(PIP) install --constraint constraints.txt --group bench
+# Groups that need no part of wirelake.
+$(VENV)/.package $(VENV)/.hooks $(VENV)/.docker: $(VENV)/.%: $(BIN)/python $(FILES)
+	@$(PIP) install --constraint constraints.txt --group $*
 	@touch $@
 
+##@ Use
 setup: $(VENV)/.lake  ## Install wirelake with the lake into .venv
 
 demo: $(VENV)/.lake  ## Run peers, record, ingest, report: the whole pipeline on this machine (into OUT)
 	@$(BIN)/wirelake demo --out $(or $(OUT),demo-lake)
 
-test: $(VENV)/.test  ## Run all tests in two processes (WORKERS), file by file
-	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder
+##@ Test
+test: $(VENV)/.test  ## Run all tests in two processes (WORKERS), file by file; lists the slowest, and why others were skipped
+	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --durations=20 -rs
+
+coverage: $(VENV)/.coverage  ## Report branch coverage of protocols/ and lake/, kernels as plain Python (TESTS: folders, ARGS: of pytest)
+	@rm -rf .coverage && mkdir .coverage
+	@NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest $(ARGS) $(TESTS) || { touch .coverage/failed; echo "tests failed: the figures lack what they would have reached"; }
+	@$(BIN)/coverage combine --quiet
+	@for part in protocols lake; do $(BIN)/coverage report --include="src/wirelake/$$part/*" --show-missing > .coverage/$$part.txt; sed -n "1p; s/^TOTAL/$$part/p" .coverage/$$part.txt; done
+	@echo "by file, with the lines and branches that no test takes: .coverage/protocols.txt, .coverage/lake.txt"
+	@! test -e .coverage/failed
+
+matrix: $(BIN)/python  ## Run the tests without Spark on each Python from 3.11 to 3.14 that this machine has (TESTS)
+	@$(BIN)/python .ci/matrix.py $(TESTS)
 
 soak: $(VENV)/.test  ## Run the long tests, 20 schedules of kills (SCHEDULES), 20,000 seeds of two Relink links (SEEDS, FIRST), and fuzzing for five minutes
 	@$(BIN)/python -m pytest -m long
@@ -61,6 +77,10 @@ oracles: $(VENV)/.test  ## Compare the reader with capinfos and tshark on 984 ca
 	@$(BIN)/python tests/oracles/fetch.py .oracles $(PACKAGES)
 	@WIRELAKE_ORACLES=$(CURDIR)/.oracles WIRELAKE_ORACLES_PACKAGES="$(PACKAGES)" WIRELAKE_MUTATIONS=$(or $(MUTATIONS),10000) $(BIN)/python -m pytest tests/oracles
 
+bench: $(VENV)/.bench  ## Print the figures of benchmarks/
+	@for one in startup scan buffer echo event_mesh event_mesh_node yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest lake follow; do $(BIN)/python benchmarks/$$one.py || exit 1; done
+
+##@ Check
 lint: $(VENV)/.lint  ## Format, lint, types, import contracts, words in user-visible text
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -68,10 +88,16 @@ lint: $(VENV)/.lint  ## Format, lint, types, import contracts, words in user-vis
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.lint.words
 
+docker: $(VENV)/.docker  ## Lint the Dockerfile (hadolint)
+	@$(BIN)/hadolint Dockerfile && echo "Dockerfile: no findings"
+
+hooks: $(VENV)/.hooks $(VENV)/.lint  ## Let git run the checks of .pre-commit-config.yaml before each commit
+	@$(BIN)/pre-commit install
+
+##@ Build
 docs: $(VENV)/.lake  ## Write the generated pages of docs/
 	@$(BIN)/python docs/generate.py
 
-.PHONY: site pictures
 site: $(VENV)/.docs  ## Build the pages as a site in build/site/, with search that works offline
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "open build/site/index.html"
@@ -79,20 +105,27 @@ site: $(VENV)/.docs  ## Build the pages as a site in build/site/, with search th
 pictures: $(VENV)/.lake  ## Make the pictures of README.md and docs/ from the demo's report (needs Chromium)
 	@$(BIN)/python docs/pictures/make.py $(or $(OUT),demo-lake)
 
-bench: $(VENV)/.bench  ## Print the figures of benchmarks/
-	@for one in startup scan buffer echo event_mesh event_mesh_node yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest lake follow; do $(BIN)/python benchmarks/$$one.py || exit 1; done
+sdist: $(VENV)/.package  ## Build sdist and wheel into dist/, and check their metadata (twine)
+	@rm -rf dist && $(BIN)/python -m build --outdir dist . >/dev/null
+	@$(BIN)/twine check --strict dist/*
 
-wheel: $(BIN)/python  ## Build the wheel, and test it without Spark
-	@$(PIP) install --constraint constraints.txt build
-	@rm -rf dist && $(BIN)/python -m build --wheel --outdir dist . >/dev/null
+wheel: sdist  ## Build, then try the wheel in an empty environment without extras
 	@rm -rf $(VENV)-wheel && $(PYTHON) -m venv $(VENV)-wheel
 	@$(VENV)-wheel/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt dist/*.whl
+	@ls dist/wirelake-$$($(VENV)-wheel/bin/wirelake --version | sed 's/.* //')-py3-none-any.whl
 	@echo 0000000c0000000001000000 | $(VENV)-wheel/bin/wirelake decode emp --hex
 	@$(VENV)-wheel/bin/python tests/wire_half.py
 
+extras: sdist  ## Build, then try the sdist with the extra `all` in an empty environment: 1 GB, some minutes
+	@rm -rf $(VENV)-extras && $(PYTHON) -m venv $(VENV)-extras
+	@$(VENV)-extras/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt "$$(ls dist/*.tar.gz)[all]"
+	@$(VENV)-extras/bin/python -c 'from wirelake import extras; extras.need(*extras.LIBRARIES); print("all", len(extras.LIBRARIES), "libraries of extras are installed")'
+	@rm -rf $(VENV)-extras/demo && $(VENV)-extras/bin/wirelake demo --out $(VENV)-extras/demo
+
+##@ Machine
 tools:  ## Install programs that some tests compare with (Debian, as root)
 	@command -v tshark >/dev/null && command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium nats-server >/dev/null; }
 	@command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq prosody >/dev/null && { service prosody stop >/dev/null 2>&1 || true; }; }  # tests start their own
 
 clean:  ## Remove everything that was built
-	@rm -rf $(VENV) $(VENV)-wheel dist build demo-lake .fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-wheel $(VENV)-extras $(VENV)-3.* dist build demo-lake .coverage .fuzz .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

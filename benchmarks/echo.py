@@ -58,10 +58,11 @@ async def emp_client(address: str, count: int) -> None:
 
 async def nats_server(address: str) -> None:
     import nats
+    from nats.aio.msg import Msg
 
     connection = await nats.connect(address)
 
-    async def answer(message: nats.aio.msg.Msg) -> None:
+    async def answer(message: Msg) -> None:
         await message.respond(message.data)
 
     await connection.subscribe(SUBJECT, cb=answer)

@@ -104,10 +104,11 @@ async def sequential_sender(address: str, count: int) -> None:
 
 async def nats_receiver(address: str, count: int) -> None:
     import nats
+    from nats.aio.msg import Msg
 
     watch, done = Stopwatch(count), asyncio.Event()
 
-    async def take(message: nats.aio.msg.Msg) -> None:
+    async def take(message: Msg) -> None:
         assert len(message.data) == len(BODY)
         if watch.take():
             done.set()

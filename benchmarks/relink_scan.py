@@ -19,7 +19,8 @@ from wirelake.protocols.relink.link.core import LinkCore
 from wirelake.protocols.relink.link.registry import Registry
 from wirelake.protocols.relink.options import Endpoint, Options
 from wirelake.protocols.relink.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, Stage, scan
-from wirelake.protocols.relink.session import Session, Speaker
+from wirelake.protocols.relink.session import Session
+from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.relink.wire import encode
 
 GOAL = 10.0
@@ -85,7 +86,7 @@ def receiving(data: bytes, count: int, times: int) -> float:
     def run() -> int:
         session.receive(data, 0.0)
         for event in session.events():
-            link.consume(event, 0.0)  # type: ignore[arg-type]  # nothing but messages is said here
+            link.consume(event, 0.0)
         session.output()
         return count
 

@@ -42,12 +42,13 @@ def mixed(count: int) -> list[Message]:
     """A session: mostly requests, responses and data of about 100 bytes, and a few other messages."""
     draw = random.Random(4)  # noqa: S311 - frames, not secrets
     packed = wire.pack(b"x" * 100)
+    others: list[Message] = [Hello(), Bye(), Error(3, message="no")]
     kinds: list[Callable[[int], Message]] = [
         lambda n: Data(b"x" * 72, (RequestResponse(bool(n & 1), n + 1),)),
         lambda _: Data(b"x" * draw.randrange(60, 120)),
         lambda n: Data(packed, (RequestResponse(True, n + 1), Compression(1))),
         lambda n: Ping() if n & 1 else Pong(),
-        lambda _: draw.choice([Hello(), Bye(), Error(3, message="no")]),
+        lambda _: draw.choice(others),
     ]
     return [draw.choices(kinds, (60, 30, 5, 4, 1))[0](number) for number in range(count)]
 

@@ -1,17 +1,7 @@
-"""The version of the installed package; `pyproject.toml` holds the number."""
+"""The version of this code: the only place that has the number. `pyproject.toml` reads it from here."""
 
 from __future__ import annotations
 
-from importlib import metadata
-
 __all__ = ["__version__"]
 
-
-def _installed() -> str:
-    try:
-        return metadata.version("wirelake")
-    except metadata.PackageNotFoundError:  # run from a source tree that was not installed
-        return "0+unknown"
-
-
-__version__ = _installed()
+__version__ = "0.1.0"

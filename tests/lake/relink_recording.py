@@ -90,7 +90,7 @@ class TapedWorld(simulation.World):
             return
         self.connections = [one for one in self.connections if not all(end.ended for end in one.ends)]
         ends = [self._session(C, link=self.connector), self._session(L, registry=self.registry)]
-        self.connections.append(Connection(self.clock, self.draw, *ends, self.settle))
+        self.connections.append(Connection(self.clock, self.draw, *ends, self.settle))  # type: ignore[call-arg]  # two ends
 
     def _session(self, speaker: Speaker, **of: Any) -> Session:
         if speaker is not self.observer:

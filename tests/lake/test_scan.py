@@ -23,7 +23,7 @@ def strides(protocol: str, stream: bytes, cuts: list[int]) -> tuple[list, list[i
     scanner = Scanner(protocol, protocols.get(protocol).limits())
     scan_limits = scanner.scan_limits
     if protocol == "relink":
-        scan_limits = scanner.limits.for_scan(Stage.PACKETS, 2, 2)
+        scan_limits = scanner.limits.for_scan(Stage.PACKETS, 2, 2)  # type: ignore[call-arg]  # Relink's limits
     data = np.frombuffer(stream, np.uint8)
     starts, stops = np.array([0, *cuts], np.int64), np.array([*cuts, len(stream)], np.int64)
     ends, faults = starts.copy(), np.zeros(len(starts), np.int64)

@@ -1,6 +1,7 @@
 """Find private words in user-visible text: `python -m tests.lint.words`, run by `make lint`.
 
-User-visible text is: README.md, docs/*.md, help texts of commands, texts of raised errors, lines that commands print, and column comments.
+User-visible text is: the pages at the top (README.md, …), docs/*.md, help texts of commands, texts of raised errors, lines that commands
+print, and column comments.
 `WORDS` lists each private word with the field's term to write instead. Text in backticks is code and is not checked.
 """
 
@@ -107,7 +108,7 @@ def in_module(path: Path) -> Iterator[Finding]:
 
 def findings() -> list[Finding]:
     """Every private word in user-visible text of the project, by place."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
     found = [one for page in pages for one in in_text(page, page.read_text())]
     return sorted([*found, *(one for path in (ROOT / "src").rglob("*.py") for one in in_module(path))])
 

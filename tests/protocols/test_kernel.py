@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,7 @@ def test_a_short_command_runs_kernels_as_they_stand(switch):
     assert table(2, 3) == [0] * 6
 
 
+@pytest.mark.skipif("NUMBA_DISABLE_JIT" in os.environ, reason="Numba is switched off: nothing is compiled")
 def test_a_server_runs_them_compiled(switch):
     assert use_compiled() is True
     assert active(u16) is compiled(u16)

@@ -9,9 +9,14 @@ Users choose nothing: processes that decode blocks or serve call `use_compiled`,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import wraps
+from hashlib import blake2b
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+
+from wirelake.kernel_cache import jit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +43,7 @@ __all__ = [
     "active",
     "array",
     "compiled",
+    "fingerprint",
     "i64",
     "i64_le",
     "kernel",
@@ -178,13 +184,52 @@ def compiled(function: F) -> F:
 
         for each in _kernels:
             if each not in _dispatchers:
-                _dispatchers[each] = numba.njit(cache=True)(each)
+                _dispatchers[each] = jit(each, fingerprint(each))
                 if _dispatchers[each] is each:
                     _dispatchers[each] = _over_views(each)
                 else:
                     # Lets one kernel call another: Numba asks an object whose type it does not know for it here.
                     each._numba_type_ = numba.types.Dispatcher(_dispatchers[each])  # type: ignore[attr-defined]  # a function's dict
     return _dispatchers[function]  # type: ignore[return-value]  # a dispatcher is called like its function
+
+
+def fingerprint(function: Callable[..., object]) -> str:
+    """Hash everything that a kernel's compiled code consists of: its code, and the kernels and constants it uses, and they use."""
+    digest = blake2b(digest_size=16)
+    for text in _ingredients(function, set()):
+        digest.update(text.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _ingredients(function: object, seen: set[object]) -> Iterator[str]:
+    """Describe a kernel, and each kernel and constant that it uses, in an order that is the same in every process."""
+    if not isinstance(function, FunctionType) or function in seen:
+        return
+    seen.add(function)
+    yield function.__qualname__
+    yield from _code(function.__code__)
+    used = [(name, function.__globals__[name]) for name in function.__code__.co_names if name in function.__globals__]
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    for name, value in (*used, *zip(function.__code__.co_freevars, cells, strict=True)):
+        yield name
+        if isinstance(value, FunctionType):
+            yield from _ingredients(value, seen)
+        elif isinstance(value, type) and issubclass(value, Enum):
+            yield from (f"{member.name}={member.value!r}" for member in value)
+        elif isinstance(value, int | float | str | bytes | tuple):
+            yield repr(value)
+
+
+def _code(code: CodeType) -> Iterator[str]:
+    """Describe the instructions of a function, and of the functions in it."""
+    yield code.co_code.hex()
+    yield repr((code.co_names, code.co_varnames))
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code(constant)
+        else:
+            yield repr(constant)
 
 
 def _over_views(function: F) -> F:

@@ -74,7 +74,7 @@ def fault_of(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Fault | None
 
 def as_read(row: Sequence[int], parts: Sequence[Sequence[int]], data: bytes) -> twin.Read:
     """A row as the twin would have put it."""
-    blocks = [twin.Block(*part, data[part[0] + 8 : part[0] + part[1]]) for part in parts[row[PART] : row[PART] + row[PARTS]]]
+    blocks = [twin.Block(*part, data[part[0] + 8 : part[0] + part[1]]) for part in parts[row[PART] : row[PART] + row[PARTS]]]  # type: ignore[call-arg]  # a part has four numbers
     assert row[BODY] + row[BODY_LENGTH] == row[START] + row[LENGTH]
     odd, fault_at = row[ODDITIES], row[FAULT_AT] if row[FAULT] else row[START]
     return twin.Read(

@@ -153,7 +153,7 @@ PAYLOAD = (
         st.sampled_from([Encryption.NONE, Encryption.AES, Encryption.SECURE_AES]),
     )
     | st.builds(
-        lambda index, more, *fields: Envelope(*fields, index, index + 1 + more),
+        lambda index, more, *fields: Envelope(*fields, index, index + 1 + more),  # type: ignore[call-arg]  # Hypothesis draws as many
         st.integers(0, 4),
         st.integers(0, 4),
         st.integers(0, HIGHEST_ID),

@@ -26,8 +26,9 @@ from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.gold.incremental import refresh
 from wirelake.lake.jobs import sink
 from wirelake.lake.session.errors import translated
+from wirelake.lake.session.settings import is_local
 from wirelake.lake.session.start import activate, is_connect, suited
-from wirelake.lake.sources import failures, intake
+from wirelake.lake.sources import failures, intake, warm_up
 from wirelake.lake.sources import plan as sources_plan
 from wirelake.lake.sources.intake import Like, Plan
 from wirelake.lake.sources.paths import expand
@@ -213,14 +214,17 @@ def run_job(
         run.skipped = len(plan.skipped) + len(plan.changed)
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         unknown, failed = 0, dict[str, str]()
-        session = None
+        session, is_plain = None, False
         if plan.fresh or plan.removal or (gold and gold_commit.stale(root, decoding.keys)):
             with run.stage("start"):
+                # A session that runs already has tasks that compile: nothing happens meanwhile.
+                warming = stack.enter_context(warm_up.while_starting(plan.fresh if callable(spark) else (), decoding.ports))
                 session = stack.enter_context(_started(spark))
+                is_plain = warming.is_plain(is_local=not is_connect(session) and is_local(session.sparkContext.master or ""))
         if session is not None and (plan.fresh or plan.removal):
             with run.stage("decode"):
                 if plan.fresh:
-                    batch, counts, failed = _run(session, root, plan, decoding, progress, strict=strict)
+                    batch, counts, failed = _run(session, root, plan, decoding, progress, strict=strict, plain=is_plain)
                 else:
                     batch, counts = remove(root, plan)
             run.added(batch, counts)
@@ -296,7 +300,7 @@ def remove(lake: Path, plan: Plan) -> tuple[int, dict[str, int]]:
 
 
 def _run(
-    spark: SparkSession, lake: Path, todo: Plan, decoding: Decoding, progress: Callable[[Progress], None], *, strict: bool
+    spark: SparkSession, lake: Path, todo: Plan, decoding: Decoding, progress: Callable[[Progress], None], *, strict: bool, plain: bool
 ) -> tuple[int, dict[str, int], dict[str, str]]:
     """Run one batch with Spark; return its number, new rows by table, and failed files with reasons."""
     batch, options, ports = _next(lake), decoding.options, decoding.ports
@@ -316,7 +320,7 @@ def _run(
                 plan = sources_plan.plan(todo.fresh, guesses, cores, read=todo.read, shuffle_all=shuffle_all, quarantined=quarantined)
                 activate(spark)  # planning may have gone through a connection that an interrupt closed
                 writer = sink.TableWriter(lake, batch, options, decoding.keys, ports, name, decoding.keyring)
-                writer.commit(sink.run(spark, plan, ports, failures.folder(lake, name), writer))
+                writer.commit(sink.run(spark, plan, ports, failures.folder(lake, name), writer, plain=plain))
         except BaseException:
             recover(lake)
             raise

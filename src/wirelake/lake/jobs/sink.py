@@ -34,6 +34,7 @@ from wirelake.lake.session.errors import coded
 from wirelake.lake.sources import failures
 from wirelake.lake.sources.blocks import NULLABLE, BlockReader, TaskGroup, group_tasks
 from wirelake.lake.sources.plan import Plan
+from wirelake.lake.sources.warm_up import PLAIN_BYTES
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.commit import publish
 from wirelake.lake.store.delta import File
@@ -60,10 +61,6 @@ class Written(msgspec.Struct):
     """Ledger entries of this task. Other tasks may have entries of the same sources."""
     unrecognised: bytes = b""
     """Traffic of no known protocol. Other tasks may have seen the same hosts."""
-
-
-PLAIN_BYTES: Final = 256 * 1024
-"""Batches of fewer bytes are decoded without Numba, which takes time to load. The limit is a guess, not measured."""
 
 
 class TableWriter:
@@ -192,30 +189,30 @@ def _row(written: Written) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([msgspec.msgpack.encode(written)], pa.binary())], names=["result"])
 
 
-def run(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path, writer: TableWriter) -> list[Written]:
+def run(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path, writer: TableWriter, *, plain: bool = False) -> list[Written]:
     """Read and decode a plan in Spark tasks; return what each task wrote.
 
     A task may run more than once, and writes other files then: only those of the returned results count. Tasks write notes of their
-    failures into the folder `notes`.
+    failures into the folder `notes`. With `plain`, tasks use no Numba.
     """
-    collected = results(spark, plan, ports, notes, writer).collect()
+    collected = results(spark, plan, ports, notes, writer, plain=plain).collect()
     return [msgspec.msgpack.decode(row["result"], type=Written) for row in collected]
 
 
-def results(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path, writer: TableWriter) -> DataFrame:
+def results(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path, writer: TableWriter, *, plain: bool = False) -> DataFrame:
     """Return the DataFrame whose tasks read and decode a plan; each has a row with its result.
 
     Keys travel in the pickled functions: plans and logs do not show them.
     """
     frames: list[DataFrame] = []
-    is_small = sum(task.size for task in (*plan.direct, *plan.partitioned)) < PLAIN_BYTES
+    is_small = plain or sum(task.size for task in (*plan.direct, *plan.partitioned)) < PLAIN_BYTES
     if plan.direct:
         groups = group_tasks(plan.direct)
-        reader = BlockReader((), ports, 0, notes)
+        reader = BlockReader((), ports, 0, notes, plain=plain)
         frames.append(_numbers(spark, groups).mapInArrow(_ReadAndDecode(reader, groups, writer, is_small=is_small), _RESULT))
     if plan.partitioned:
         groups = group_tasks(plan.partitioned)
-        reader = BlockReader((), ports, plan.buckets, notes)
+        reader = BlockReader((), ports, plan.buckets, notes, plain=plain)
         transfers = _numbers(spark, groups).mapInArrow(_Read(reader, groups), from_arrow_schema(NULLABLE))
         shuffled = transfers.repartitionById(plan.buckets, sql.col("bucket")).sortWithinPartitions("rank", "place")
         frames.append(shuffled.mapInArrow(_Decode(writer, is_small=is_small), _RESULT))

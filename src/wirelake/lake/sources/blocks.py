@@ -27,15 +27,13 @@ from wirelake.lake.session.errors import coded
 from wirelake.lake.sources import failures
 from wirelake.lake.sources.failures import Failure
 from wirelake.lake.sources.plan import needs_shuffle
+from wirelake.lake.sources.warm_up import COMPILED_BYTES
 from wirelake.protocols.kernel import use_compiled
 
 __all__ = ["NULLABLE", "PARTITION_BYTES", "BlockReader", "TaskGroup", "group_tasks"]
 
 PARTITION_BYTES: Final = 64 * 1024 * 1024
 """Small read tasks share a partition up to this size."""
-
-COMPILED_BYTES: Final = 4 * 1024 * 1024
-"""From this size on, compiling the scanners of records and packets is worth its start-up."""
 
 NULLABLE: Final = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
 """The schema as Spark has it: every column of a DataFrame is nullable."""
@@ -72,12 +70,15 @@ class BlockReader(DataSourceReader):
     With `buckets`, all connections are partitioned into so many; without, blocks are decoded in place.
     """
 
-    def __init__(self, read_tasks: Sequence[ReadTask], ports: dict[int, str], buckets: int, notes: Path | None = None) -> None:
-        """`notes` is the folder for notes of failures."""
+    def __init__(
+        self, read_tasks: Sequence[ReadTask], ports: dict[int, str], buckets: int, notes: Path | None = None, *, plain: bool = False
+    ) -> None:
+        """`notes` is the folder for notes of failures. With `plain`, tasks read without Numba, whatever their size."""
         self._read_tasks = tuple(read_tasks)
         self._ports = ports
         self._buckets = buckets
         self._notes = notes
+        self._plain = plain
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition per group of read tasks."""
@@ -87,7 +88,7 @@ class BlockReader(DataSourceReader):
         """Yield the rows of every read task of a partition, each in the order of its source."""
         if not isinstance(partition, TaskGroup):
             raise TypeError(f"internal error: expected a TaskGroup, got {type(partition).__name__}")
-        if sum(read_task.size for read_task in partition.read_tasks) >= COMPILED_BYTES:
+        if not self._plain and sum(read_task.size for read_task in partition.read_tasks) >= COMPILED_BYTES:
             use_compiled()
         for read_task in partition.read_tasks:
             with coded(), failures.guard(self._notes, lambda: [read_task.source]):  # noqa: B023 - it is called before the next

@@ -31,7 +31,7 @@ from wirelake.lake.decode.scan import is_self_contained
 from wirelake.lake.session.errors import coded
 from wirelake.protocols.kernel import use_compiled
 
-__all__ = ["SPLIT_BYTES", "Cut", "Plan", "guess_here", "needs_shuffle", "plan"]
+__all__ = ["SPLIT_BYTES", "Beginning", "Cut", "Plan", "beginning", "guess_here", "needs_shuffle", "plan"]
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 """Files of at least twice this size are divided into byte ranges of about this size."""
@@ -66,7 +66,7 @@ def needs_shuffle(flows: Iterable[Flow]) -> bool:
     return not all(map(is_self_contained, flows))
 
 
-class _Look(msgspec.Struct, frozen=True):
+class Beginning(msgspec.Struct, frozen=True):
     """What the first bytes of a source say."""
 
     source: Source
@@ -74,9 +74,13 @@ class _Look(msgspec.Struct, frozen=True):
     """Time of the first packet, microseconds since 1970; 0 if there is none."""
     is_direct: bool
     """Whether its first packets are recorded payloads that need no shuffle."""
+    flows: list[Flow] = []
+    """Connections of recorded payloads; none of packets."""
+    links: frozenset[int] = frozenset()
+    """Link types of the first packets."""
 
 
-def _look(source: Source) -> _Look:
+def beginning(source: Source) -> Beginning:
     """Read the beginning of a source."""
     with open_source(source) as file:
         walk = Walk(source.path, file, stop=LOOK_BYTES, window=LOOK_BYTES)
@@ -86,18 +90,21 @@ def _look(source: Source) -> _Look:
             packets = step.rows[step.rows[:, KIND] == RECORD_PACKET]
             if len(packets):
                 begins = next((ts for ts in packets[:, TS].tolist() if ts != NO_TIME), 0)
-                return _Look(source, begins, _is_direct(source, step, packets))
-    return _Look(source, 0, is_direct=True)
+                flows = _recorded(source, step, packets)
+                is_direct = flows is not None and not needs_shuffle(flows)
+                return Beginning(source, begins, is_direct, flows or [], frozenset(packets[:, LINK].tolist()))
+    return Beginning(source, 0, is_direct=True)
 
 
-def _is_direct(source: Source, step: Window, packets: np.ndarray[Any, Any]) -> bool:
+def _recorded(source: Source, step: Window, packets: np.ndarray[Any, Any]) -> list[Flow] | None:
+    """The connections of recorded payloads; None if there are packets of another kind, or payloads that cannot be read."""
     if not (packets[:, LINK] == LINK_EXPORTED).all():
-        return False
+        return None
     try:
         block = RecordingReader(protocols.ports(), protocols.names(), Accounting()).block(source, step.base, step.data, step.used, packets)
     except Exception:  # the task that reads the source raises the same, with the source's name
-        return False
-    return block is None or not needs_shuffle(block.flows)
+        return None
+    return block.flows if block is not None else []
 
 
 def _rest(at: int, before: Guess) -> Split:
@@ -132,7 +139,7 @@ def plan(
     """
     before, reasons = read or {}, quarantined or {}
     every = list(sources)
-    looks = sorted((_look(source) for source in every if source.id not in reasons), key=lambda look: (look.begins, look.source.path))
+    looks = sorted((beginning(source) for source in every if source.id not in reasons), key=lambda look: (look.begins, look.source.path))
     cuts = [Cut(look.source, byte_range) for look in looks for byte_range in _ranges(look.source, before.get(look.source.id), split_bytes)]
     guessed: dict[bytes, list[Guess]] = {}
     for cut, walked in zip(cuts, guesses(cuts) if cuts else [], strict=True):

@@ -1,0 +1,87 @@
+"""The folder where Numba keeps compiled kernels from one process to the next.
+
+Numba's own cache has two faults that matter here. It notices a change in the file of a function, but not in the functions and constants
+that the function uses: after an upgrade, a kernel would go on with the scanner of the old version. So each kernel has a folder named by a
+fingerprint of everything it uses. And two processes that compile the same kernel for other types at the same time can swap their results.
+So one process writes at a time.
+
+The folder is `NUMBA_CACHE_DIR`, if set, else `wirelake/kernels` in the user's cache folder, which outlives an upgrade and works for a
+package that is installed read-only. Where neither can be written, kernels are compiled in each process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from wirelake.cache_folder import cache_folder
+
+__all__ = ["VARIABLE", "folder", "jit", "locked"]
+
+VARIABLE: Final = "NUMBA_CACHE_DIR"
+"""The environment variable that names another folder; Numba's own."""
+_LOCK: Final = "lock"
+
+
+def folder() -> Path | None:
+    """Return the folder, created if there is none; None if it cannot be written."""
+    chosen = os.environ.get(VARIABLE)
+    if not chosen:
+        return cache_folder("kernels")
+    try:
+        made = Path(chosen)
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:  # read-only
+        return None
+    return made if os.access(made, os.W_OK | os.X_OK) else None
+
+
+@contextmanager
+def locked(where: Path) -> Iterator[None]:
+    """Hold the lock of a cache folder: other processes that want it wait."""
+    with (where / _LOCK).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def jit(function: Callable[..., object], fingerprint: str) -> Callable[..., object]:
+    """Return a function as Numba compiles it on its first call; code for this fingerprint is loaded instead.
+
+    Returns the function itself if Numba is switched off.
+    """
+    import numba  # noqa: PLC0415 - half a second that a short command must not pay
+
+    where = folder()
+    if where is None:
+        plain: Callable[..., object] = numba.njit(function)
+        return plain
+    config: Any = numba.config  # its names are made when it is imported
+    before, config.CACHE_DIR = config.CACHE_DIR, str(where / fingerprint)  # read once, when the dispatcher is made
+    try:
+        dispatcher: Callable[..., object] = numba.njit(cache=True)(function)
+    except RuntimeError:  # Numba finds no folder that it can write
+        dispatcher = numba.njit(function)
+    finally:
+        config.CACHE_DIR = before
+    if dispatcher is not function:
+        _write_alone(dispatcher, where)
+    return dispatcher
+
+
+def _write_alone(dispatcher: Any, where: Path) -> None:
+    """Let a dispatcher save compiled code only while it holds the lock.
+
+    Numba chooses the name of a file from an index that it read before: without a lock, two processes choose the same.
+    """
+    cache = dispatcher._cache  # there is no public name
+    save = cache.save_overload
+
+    def save_overload(signature: object, result: object) -> None:
+        with suppress(OSError), locked(where):  # a full disk costs the cache, not the job
+            save(signature, result)
+
+    cache.save_overload = save_overload
