@@ -7,6 +7,7 @@ import inspect
 
 import msgspec
 import pytest
+from tests.cases import each
 from tests.protocols.emp import speech
 from tests.protocols.emp.pair import CLIENT, QUIET, SERVER, Side
 
@@ -54,7 +55,7 @@ def test_every_state_is_reached_as_the_table_says(state):
     assert at is state
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), TRIPLES, ids=IDS)
+@each(("state", "speaker", "message"), TRIPLES, ids=IDS)
 def test_the_table_treats_both_speakers_alike(state, speaker, message):
     """Nothing in EMP depends on who opened the connection: the mirror image of every row is a row."""
     mirror = {
@@ -85,7 +86,7 @@ def allowed(state, speaker, message):
     return State.OPEN if state is State.OPEN else None
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), TRIPLES, ids=IDS)
+@each(("state", "speaker", "message"), TRIPLES, ids=IDS)
 def test_the_table_is_the_specification(state, speaker, message):
     assert TRANSITIONS.get((state, speaker, message)) == allowed(state, speaker, message)
 
@@ -93,7 +94,7 @@ def test_the_table_is_the_specification(state, speaker, message):
 FORBIDDEN = [(triple, name) for triple, name in zip(TRIPLES, IDS, strict=True) if triple not in TRANSITIONS]
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), [triple for triple, _ in FORBIDDEN], ids=[name for _, name in FORBIDDEN])
+@each(("state", "speaker", "message"), [triple for triple, _ in FORBIDDEN], ids=[name for _, name in FORBIDDEN])
 def test_what_is_not_in_the_table_breaks_a_rule(state, speaker, message):
     fault = refusal(state, speaker, message)
     assert fault in BREACHES
@@ -115,7 +116,7 @@ def arrive(session, state):
     return session
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), [triple for triple, _ in FORBIDDEN], ids=[name for _, name in FORBIDDEN])
+@each(("state", "speaker", "message"), [triple for triple, _ in FORBIDDEN], ids=[name for _, name in FORBIDDEN])
 def test_saying_what_is_forbidden_is_refused_and_changes_nothing(state, speaker, message):
     session = arrive(Session(speaker, QUIET), state)
     with pytest.raises(LocalProtocolError) as caught:
@@ -124,7 +125,7 @@ def test_saying_what_is_forbidden_is_refused_and_changes_nothing(state, speaker,
     assert (session.state, session.output(), session.events(), session.ended, session.deadline) == (state, b"", [], None, None)
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), [triple for triple, _ in FORBIDDEN], ids=[name for _, name in FORBIDDEN])
+@each(("state", "speaker", "message"), [triple for triple, _ in FORBIDDEN], ids=[name for _, name in FORBIDDEN])
 def test_hearing_what_is_forbidden_ends_the_session_and_delivers_nothing(state, speaker, message):
     """Only our own parting word may move the state; an error is never answered, whatever the state."""
     session = arrive(Session(speaker.other, QUIET), state)
@@ -146,7 +147,7 @@ def test_hearing_what_is_forbidden_ends_the_session_and_delivers_nothing(state, 
 ALLOWED = [(triple, name) for triple, name in zip(TRIPLES, IDS, strict=True) if triple in TRANSITIONS]
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), [triple for triple, _ in ALLOWED], ids=[name for _, name in ALLOWED])
+@each(("state", "speaker", "message"), [triple for triple, _ in ALLOWED], ids=[name for _, name in ALLOWED])
 def test_what_is_in_the_table_moves_speaker_and_listener_alike(state, speaker, message):
     after = TRANSITIONS[state, speaker, message]
     talker = arrive(Session(speaker, QUIET), state)

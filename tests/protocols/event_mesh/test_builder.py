@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.event_mesh.receiving import judged
 from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, PUBLIC, SECRET, SEED, SPOKEN, maced, packet, signed
 
@@ -195,7 +196,7 @@ def test_whatever_fits_is_read_as_it_was_meant(given, credentials, message_id, f
 # The wire.
 
 
-@pytest.mark.parametrize("said", SPOKEN.values(), ids=SPOKEN)
+@each("said", SPOKEN.values(), ids=SPOKEN)
 def test_every_packet_is_written_as_it_was_read(said):
     assert encode(decode(said)) == said
     for data, rows, _ in buffer().feed(said):

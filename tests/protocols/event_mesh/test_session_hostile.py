@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from tests.cases import each
 from tests.conformance.event_mesh import set_up
 from tests.protocols.event_mesh.mesh import AUTH, balanced, credentials
 from tests.protocols.event_mesh.receiving import store
@@ -28,7 +29,7 @@ def session(options: Options | None = None, **more) -> Session:
     return Session(credentials("me"), options or Options(), draw=dice.randbytes, **{"store": store(), "peers": [("friend", 1)], **more})
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda one: one["name"])
+@each("vector", VECTORS, ids=lambda one: one["name"])
 def test_every_vector_ends_in_a_node_as_it_says(vector):
     receiver, now, _ = set_up(vector["keys"])
     keys = {bytes.fromhex(one["key_id"]): bytes.fromhex(one["key"]) for one in vector["keys"]["enc"]}

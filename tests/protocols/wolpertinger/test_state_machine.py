@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.cases import each
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, Pair, read, say, session
 
 from wirelake.errors import LocalProtocolError
@@ -40,7 +41,7 @@ EXAMPLES = {
 ALL = list(itertools.product(State, Speaker, MESSAGES))
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), ALL, ids=lambda one: getattr(one, "name", None) or one.__name__)
+@each(("state", "speaker", "message"), ALL, ids=lambda one: getattr(one, "name", None) or one.__name__)
 def test_a_message_that_the_table_lacks_is_refused_and_changes_nothing(state, speaker, message):
     one = session(speaker.other)
     one.state = state

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from tests.cases import each
 from tests.conformance.harness import directory, vectors
 from tests.lake import yamp_sessions
 from tests.lake.histories import yamp as history
@@ -120,7 +121,7 @@ def cases(tmp_path_factory):
     return dict(zip(yamp_sessions.CASES, in_order, strict=True))
 
 
-@pytest.mark.parametrize("case", yamp_sessions.CASES)
+@each("case", yamp_sessions.CASES)
 def test_the_rules_that_are_broken(cases, case):
     assert rules(fed(cases[case])) == yamp_sessions.BROKEN.get(case, [])
 
@@ -336,7 +337,7 @@ def test_random_histories_have_sessions_of_every_kind(histories):
     assert all(300 < count < 700 for count in messages), messages
 
 
-@pytest.mark.parametrize("seed", history.SEEDS)
+@each("seed", history.SEEDS)
 def test_results_do_not_depend_on_how_a_history_was_fed(histories, seed):
     """State out and in again between any two steps; events before all messages, or in the order of time."""
     dice = random.Random(seed)

@@ -7,6 +7,7 @@ import inspect
 import random
 
 import pytest
+from tests.cases import each
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.pair import CLIENT, QUIET, SERVER, Side
 
@@ -71,13 +72,13 @@ def allowed(state, speaker, message):
     return state
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), TRIPLES, ids=IDS)
+@each(("state", "speaker", "message"), TRIPLES, ids=IDS)
 def test_the_table_is_the_specification(state, speaker, message):
     assert TRANSITIONS.get((state, speaker, message)) == allowed(state, speaker, message)
 
 
 FORBIDDEN = [(triple, name) for triple, name in zip(TRIPLES, IDS, strict=True) if triple not in TRANSITIONS]
-REFUSED = pytest.mark.parametrize(("state", "speaker", "message"), [triple for triple, _ in FORBIDDEN], ids=[name for _, name in FORBIDDEN])
+REFUSED = each(("state", "speaker", "message"), [triple for triple, _ in FORBIDDEN], ids=[name for _, name in FORBIDDEN])
 
 
 @REFUSED
@@ -125,7 +126,7 @@ def test_hearing_what_is_forbidden_ends_the_session_and_delivers_nothing(state, 
 ALLOWED = [(triple, name) for triple, name in zip(TRIPLES, IDS, strict=True) if triple in TRANSITIONS]
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), [triple for triple, _ in ALLOWED], ids=[name for _, name in ALLOWED])
+@each(("state", "speaker", "message"), [triple for triple, _ in ALLOWED], ids=[name for _, name in ALLOWED])
 def test_what_is_in_the_table_moves_the_speaker(state, speaker, message):
     talker = arrive(speaker, state)
     talker._say(decode(BYTES[message]))
@@ -133,8 +134,8 @@ def test_what_is_in_the_table_moves_the_speaker(state, speaker, message):
     assert talker.output() == BYTES[message]
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=name_of)
-@pytest.mark.parametrize("speaker", Speaker)
+@each("message", MESSAGES, ids=name_of)
+@each("speaker", Speaker)
 def test_what_is_in_the_table_is_heard_in_an_open_session(speaker, message):
     side = Side(speaker.other, QUIET)
     side.start()
