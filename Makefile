@@ -8,7 +8,7 @@ FILES  := pyproject.toml constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak fuzz oracles lint docs bench wheel tools clean
+.PHONY: help setup demo quick test soak fuzz oracles lint docs bench wheel tools clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -41,8 +41,11 @@ setup: $(VENV)/.lake  ## Install wirelake with the lake into .venv
 demo: $(VENV)/.lake  ## Run peers, record, ingest, report: the whole pipeline on this machine (into OUT)
 	@$(BIN)/wirelake demo --out $(or $(OUT),demo-lake)
 
-test: $(VENV)/.test  ## Run all tests in two processes (WORKERS), file by file
-	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder
+quick: $(VENV)/.test  ## Run the tests that need neither Spark nor much time, in two processes (WORKERS)
+	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder -m 'not spark and not slow and not long'
+
+test: $(VENV)/.test  ## Run all tests in two processes (WORKERS), those with Spark in one of them
+	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --durations 20 -rs
 
 soak: $(VENV)/.test  ## Run the long tests, 20 schedules of kills (SCHEDULES), 20,000 seeds of two Relink links (SEEDS, FIRST), and fuzzing for five minutes
 	@$(BIN)/python -m pytest -m long

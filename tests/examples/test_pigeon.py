@@ -84,7 +84,7 @@ def test_a_recording_is_decoded_as_it_was_spoken(wirelake, recording):
     assert sorted(one["text"] for one in objects if one["type"] == "note") == ["hello", "hi", "wörld"]
 
 
-def test_a_lake_has_its_messages_its_table_and_its_violations(wirelake, recording, tmp_path):
+def test_a_lake_has_its_messages_its_table_and_its_violations(spark_process, wirelake, recording, tmp_path):
     lake = str(tmp_path / "lake")
     wirelake("ingest", lake, str(recording), timeout=540)
 

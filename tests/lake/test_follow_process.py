@@ -74,7 +74,7 @@ def micro_batches(lake: Path) -> int:
     return (delta.batch(lake, table("ledger")) or 0) if (lake / "ledger" / "_delta_log").is_dir() else 0
 
 
-def test_ctrl_c_ends_following_with_all_tables_up_to_date(spark, tmp_path):
+def test_ctrl_c_ends_following_with_all_tables_up_to_date(spark_process, tmp_path):
     folder, lake = tmp_path / "in", tmp_path / "lake"
     folder.mkdir()
     first, second = files(story(5, 1), 2)
