@@ -112,6 +112,7 @@ def is_compared(path: Path, vector: Any, at: tuple[Any, ...]) -> bool:
     return at not in SILENT and (not at or at[0] not in INPUTS[path.name])
 
 
+@pytest.mark.slow
 @each(("path", "index", "vector"), CASES, ids=[f"{one[0].parent.name}-{label(*one)}" for one in CASES])
 def test_no_word_of_a_vector_can_be_changed(path, index, vector):
     for at in places(vector):

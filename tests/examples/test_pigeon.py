@@ -17,6 +17,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "pigeon"
 TWICE = bytes.fromhex("5001000101 50020006000000016869 5001000101")
 """A hello, a note, and a hello that §3.1 forbids."""
 
+pytestmark = pytest.mark.slow  # pip builds and installs the example
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:

@@ -177,6 +177,7 @@ fields = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(fields, st.sampled_from([None, MAC, SIGN, BOTH]), st.integers(0, 2**32 - 1), st.integers(0, 1))
 def test_whatever_fits_is_read_as_it_was_meant(given, credentials, message_id, flags):
     given = [text("name"), *given]

@@ -48,6 +48,7 @@ def test_a_right_packet_has_no_fault(said):
     assert (row[FAULT], row[KIND], row[FLAGS], row[MESSAGE_ID]) == (0, said[6], said[5], 0xDEADBEEF)
 
 
+@pytest.mark.slow
 @each("said", SPOKEN.values(), ids=SPOKEN)
 @each("limits", [Limits(), SMALL, PROFILE], ids=["default", "small", "profile"])
 def test_every_mutation_is_judged_as_the_slow_reader_does(said, limits):
@@ -95,6 +96,7 @@ def test_the_payload_limit_is_the_last_size_accepted(size):
     assert fault_of(packet(payload), Limits(max_payload_size=60_000)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 8, 12, 16, 32, 64])
 def test_every_field_type_and_length_alone_and_twice(length):
     for kind in range(256):

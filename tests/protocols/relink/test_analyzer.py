@@ -428,6 +428,7 @@ class Tape:
         return [analyzed(session) for session in self.observer.sessions().values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observer", [C, L])
 def test_links_in_a_hostile_network_break_nothing_that_they_did_not_notice_themselves(observer):
     seen: Counter[str | None] = Counter()
@@ -450,6 +451,7 @@ def test_links_in_a_hostile_network_break_nothing_that_they_did_not_notice_thems
     assert set(seen) == {"consumed", "committed", "uncommitted", "rolled back"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observer", [C, L])
 def test_what_a_live_link_refuses_is_found_and_the_reverse(observer):
     agreed: Counter[str] = Counter()

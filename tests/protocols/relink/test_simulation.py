@@ -8,6 +8,7 @@ from tests.protocols.relink import simulation
 BATCH = 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 500, BATCH))
 def test_every_message_once_and_in_order_and_both_sides_agree(first):
     """RELINK-32, RELINK-28: see simulation.py for what is held."""
@@ -38,6 +39,7 @@ def test_a_failing_seed_prints_its_story(monkeypatch):
     assert "python -m tests.protocols.relink.simulation 3" in story
 
 
+@pytest.mark.slow
 def test_the_stories_are_eventful():
     """Over some seeds everything happens that the simulation is for."""
     parsed = ""

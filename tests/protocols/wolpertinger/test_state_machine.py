@@ -13,7 +13,6 @@ from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.messages import Envelope
 from wirelake.protocols.wolpertinger.state_machine import (
-    INITIAL,
     MESSAGES,
     TRANSITIONS,
     Encrypted,
@@ -57,12 +56,6 @@ def test_every_message_is_what_the_table_calls_it():
         known = None if isinstance(message, bytes) else message
         assert message_kind(known, False) is what
         assert message_kind(known, True) is (ResetNotice if what is ResetNotice else Encrypted)
-
-
-def test_names_are_distinct():
-    names = [one.__struct_config__.tag for one in MESSAGES]
-    assert len(set(names)) == len(names)
-    assert INITIAL is State.CLEAR
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda one: one.__name__)

@@ -317,6 +317,7 @@ def histories(tmp_path_factory):
     return {seed: sessions(history.write(folder, seed)) for seed in history.SEEDS}
 
 
+@pytest.mark.slow
 def test_random_histories_break_every_rule_that_history_shows(histories):
     found = Counter(rule for every in histories.values() for session in every.values() for rule in rules(fed(session)))
     assert {fault.name for fault in Fault} - set(found) == {fault.name for fault in UNSEEN}
