@@ -23,8 +23,8 @@ from wirelake.transports.memory import MemoryStream, pair
 HELLO, BYE, PING, PONG = (encode(message) for message in (Hello(), Bye(), Ping(), Pong()))
 QUIET = Options(ping_interval=None)
 """No pings, so that raw peers hear only what a test is about."""
-PATIENCE = 20.0
-"""Seconds after which a test is stuck; nothing takes so long even on a busy machine."""
+PATIENCE = 60.0
+"""Seconds after which a test is stuck; nothing takes so long even on a machine with ten times as much to do as it has processors."""
 
 
 def run(main: Callable[[], Awaitable[Any]], *, seconds: float = PATIENCE, loop_factory: Callable[[], Any] | None = None) -> Any:

@@ -177,10 +177,10 @@ BUGS: Final = (
         ("protocols/emp/test_analyzer.py",),
     ),
     Bug(
-        "relink-cursor-may-stand-still",
+        "relink-forgets-how-much-was-ever-sent",
         "protocols/relink/channel_analyzer.py",
-        "if not before < reach <= self.origin + self.messages:",
-        "if not before <= reach <= self.origin + self.messages:",
+        "self.sent_ever = sent if was_ever is None else max(was_ever, sent)",
+        "self.sent_ever = sent",
         ("protocols/relink/test_analyzer.py", "protocols/test_analyzer.py"),
     ),
     Bug(
