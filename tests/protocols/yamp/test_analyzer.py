@@ -286,6 +286,14 @@ def test_the_echo_is_compared_in_either_order(tmp_path):
     assert analyzer.place is None, "once both were heard, only what they said is kept"
 
 
+def test_a_version_that_both_sides_name_but_nobody_supports_is_no_handshake(tmp_path):
+    """YAMP-3: agreeing on a version is not enough."""
+    talk = Talk(tmp_path).client(speech.handshake(2)).server(speech.handshake(2)).analyzed()
+    assert talk.standing().handshake == "refused"
+    assert "VERSION_UNSUPPORTED" in rules(talk)
+    assert Talk(tmp_path).shake().analyzed().standing().handshake == "complete"
+
+
 def test_a_serializer_that_was_echoed_was_not_refused(tmp_path):
     refusal = speech.close(b"Serializer json not supported. Use xml")
     assert "SERIALIZER_UNSUPPORTED" not in rules(Talk(tmp_path).shake().server(refusal).analyzed())
