@@ -8,7 +8,7 @@ FILES  := pyproject.toml constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage matrix soak fuzz oracles lint docs site pictures bench sdist wheel extras docker hooks tools clean
+.PHONY: help setup demo quick test coverage matrix soak fuzz oracles lint docs site pictures bench sdist wheel extras docker hooks tools clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,8 +50,11 @@ demo: $(VENV)/.lake  ## Run peers, record, ingest, report: the whole pipeline on
 	@$(BIN)/wirelake demo --out $(or $(OUT),demo-lake)
 
 ##@ Test
-test: $(VENV)/.test  ## Run all tests in two processes (WORKERS), file by file; lists the slowest, and why others were skipped
-	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --durations=20 -rs
+quick: $(VENV)/.test  ## Run the tests that need neither Spark nor much time, in two processes (WORKERS)
+	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder -m 'not spark and not slow and not long'
+
+test: $(VENV)/.test  ## Run all tests in two processes (WORKERS), those with Spark in one of them; lists the slowest and the skipped ones
+	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --durations 20 -rs
 
 coverage: $(VENV)/.coverage  ## Report branch coverage of protocols/ and lake/, kernels as plain Python (TESTS: folders, ARGS: of pytest)
 	@rm -rf .coverage && mkdir .coverage

@@ -6,6 +6,7 @@ import inspect
 import pickle
 
 import pytest
+from tests.cases import each
 
 from wirelake import errors
 from wirelake.protocols.emp.faults import Fault
@@ -41,7 +42,7 @@ def test_is_a_built_in_error_too(kind: type[errors.WirelakeError]) -> None:
         raise kind(*ARGUMENTS.get(kind, ("what happened",)))
 
 
-@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.__name__)
+@each("kind", TYPES, ids=lambda kind: kind.__name__)
 def test_survives_pickling_with_its_text(kind: type[errors.WirelakeError]) -> None:
     error = kind(*ARGUMENTS.get(kind, ("what happened",)))
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes

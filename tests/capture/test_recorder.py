@@ -401,7 +401,7 @@ def test_words_keep_spaces_and_signs():
     assert info_words("plain words =x y=") == {"y": ""}
 
 
-@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: apt-get install -y tshark")
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: make tools, or apt-get install -y tshark")
 def test_wireshark_opens_a_recording(tmp_path):
     path = tmp_path / "talk.pcapng"
     record(path)
@@ -416,7 +416,7 @@ def test_wireshark_opens_a_recording(tmp_path):
     assert not [one for one in records if "malformed" in one["frame.protocols"][0]]
 
 
-@pytest.mark.skipif(shutil.which("capinfos") is None, reason="capinfos is not installed: apt-get install -y tshark")
+@pytest.mark.skipif(shutil.which("capinfos") is None, reason="capinfos is not installed: make tools, or apt-get install -y tshark")
 def test_capinfos_finds_every_record_and_who_wrote_them(tmp_path):
     path = tmp_path / "talk.pcapng"
     record(path, application="wirelake 9.9")
@@ -426,7 +426,7 @@ def test_capinfos_finds_every_record_and_who_wrote_them(tmp_path):
     assert "Wireshark Upper PDU export" in shown
 
 
-@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: apt-get install -y tshark")
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: make tools, or apt-get install -y tshark")
 def test_wireshark_opens_runs_up_to_the_limit_we_name(tmp_path):
     path = tmp_path / "talk.pcapng"
     with Recorder(path) as recorder:
@@ -436,7 +436,7 @@ def test_wireshark_opens_runs_up_to_the_limit_we_name(tmp_path):
     assert len(run("tshark", "-r", str(path)).splitlines()) == 3
 
 
-@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: apt-get install -y tshark")
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: make tools, or apt-get install -y tshark")
 def test_wireshark_opens_a_long_run_of_frames(tmp_path):
     path = tmp_path / "talk.pcapng"
     frames = [bytes(100_000)] * 10

@@ -215,7 +215,8 @@ def test_a_header_of_an_unknown_version_does_not_cost_the_packets(tmp_path):
 
 
 def test_a_path_with_a_scheme_is_read_through_fsspec(tmp_path):
-    fsspec = pytest.importorskip("fsspec")
+    import fsspec
+
     raw = pcap(talk().frames())
     with fsspec.open("memory://captures/talk.pcap", "wb") as file:
         file.write(raw)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)  # the demo starts Spark
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
+def shown(spark_process, tmp_path_factory):
     """The demo, run once: by the command that README names, if this is an environment that it would use."""
     out = tmp_path_factory.mktemp("demo") / "out"
     is_made = (Path(sys.prefix) / ".lake").exists()

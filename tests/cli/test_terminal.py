@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 import pytest
 from click.shell_completion import ShellComplete
+from tests.cases import each
 
 from wirelake import protocols
 from wirelake.cli import main
@@ -41,7 +42,7 @@ def acts(text: str) -> set[str]:
     return {each for each in text if (not each.isprintable() and each not in "\n\t") or ord(each) in range(0x80, 0xA0)}
 
 
-@pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0), 0xAD, 0x061C, 0x200B, 0x200E, 0x202A, 0x202E, 0x2066, 0x2069, 0xFEFF])
+@each("code", [*range(0x20), *range(0x7F, 0xA0), 0xAD, 0x061C, 0x200B, 0x200E, 0x202A, 0x202E, 0x2066, 0x2069, 0xFEFF])
 def test_a_character_that_acts_is_shown_by_its_code(code):
     shown = visible(f"a{chr(code)}b")
     assert shown.isprintable()
@@ -194,7 +195,7 @@ def commands(group: click.Command, *words: str):
 EVERY = dict(commands(main.app))
 
 
-@pytest.mark.parametrize("words", EVERY, ids=" ".join)
+@each("words", EVERY, ids=" ".join)
 def test_every_command_takes_v_wherever_it_stands(words):
     assert [option.opts for option in EVERY[words].params if option.name == "verbose"] == [["-v", "--verbose"]]
 

@@ -101,7 +101,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(spark_process: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One cluster for all tests of a module."""
     running = Cluster(tmp_path_factory.mktemp("cluster"))
     yield running
@@ -109,7 +109,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def bare_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def bare_cluster(spark_process: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One whose workers know nothing of the package."""
     running = Cluster(tmp_path_factory.mktemp("bare"), has_package=False)
     yield running

@@ -20,6 +20,8 @@ def test_a_cluster_makes_the_same_tables(cluster, captures, local, tmp_path):
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
+# A minute and a half. tests/lake/test_failures.py has the same commits after failed tasks, and test_kills.py after dead processes.
+@pytest.mark.long
 def test_a_task_that_fails_and_a_worker_that_dies_change_nothing(cluster, captures, local, tmp_path):
     """The worker dies with what it shuffled, so that a stage that was done is done again."""
     gate = tmp_path / "gate"

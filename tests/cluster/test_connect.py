@@ -15,7 +15,6 @@ from tests.lake.kills import kill_session
 
 from wirelake.lake.session import java
 
-pytest.importorskip("grpc")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -23,7 +22,7 @@ CLIENT = str(Path(__file__).with_name("connect_client.py"))
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(spark_process, tmp_path_factory):
     """A Connect server on loopback; gives its address."""
     folder = tmp_path_factory.mktemp("connect")
     with socket.socket() as free:

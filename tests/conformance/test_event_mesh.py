@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from tests.cases import each
 from tests.conformance import event_mesh
 from tests.conformance.harness import directory, vectors
 from tests.conformance.reading import Unmapped
@@ -22,7 +23,7 @@ def fails(vector) -> bool:
     return False
 
 
-@pytest.mark.parametrize("vector", OK, ids=lambda one: one.get("name", ""))
+@each("vector", OK, ids=lambda one: one.get("name", ""))
 def test_no_field_of_a_vector_can_be_left_out(vector):
     for key in (*event_mesh.HEADER, "tlvs"):
         with pytest.raises(Unmapped):
@@ -30,7 +31,7 @@ def test_no_field_of_a_vector_can_be_left_out(vector):
     assert fails({**vector, "expect": "reject", "fields": {}, "reason": "replay"})
 
 
-@pytest.mark.parametrize("vector", REJECT, ids=lambda one: one.get("name", ""))
+@each("vector", REJECT, ids=lambda one: one.get("name", ""))
 def test_no_other_reason_passes(vector):
     for other in {one["reason"] for one in REJECT} - {vector["reason"]}:
         assert fails({**vector, "reason": other})

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.cases import each
 from tests.conformance.harness import OWN, RUNNERS, files, label, vectors
 from tests.conformance.reading import LABELS, Unmapped
 
@@ -111,7 +112,8 @@ def is_compared(path: Path, vector: Any, at: tuple[Any, ...]) -> bool:
     return at not in SILENT and (not at or at[0] not in INPUTS[path.name])
 
 
-@pytest.mark.parametrize(("path", "index", "vector"), CASES, ids=[f"{one[0].parent.name}-{label(*one)}" for one in CASES])
+@pytest.mark.slow
+@each(("path", "index", "vector"), CASES, ids=[f"{one[0].parent.name}-{label(*one)}" for one in CASES])
 def test_no_word_of_a_vector_can_be_changed(path, index, vector):
     for at in places(vector):
         if not is_compared(path, vector, at):
@@ -120,7 +122,7 @@ def test_no_word_of_a_vector_can_be_changed(path, index, vector):
             assert fails(path, changed(vector, at, other)), (at, other)
 
 
-@pytest.mark.parametrize(("path", "index", "vector"), CASES, ids=[f"{one[0].parent.name}-{label(*one)}" for one in CASES])
+@each(("path", "index", "vector"), CASES, ids=[f"{one[0].parent.name}-{label(*one)}" for one in CASES])
 def test_a_word_that_nobody_knows_fails_by_name(path, index, vector):
     with pytest.raises(Unmapped, match="novelty"):
         RUNNERS[path.name]({**vector, "novelty": 1})
@@ -132,7 +134,7 @@ def test_a_word_that_nobody_knows_fails_by_name(path, index, vector):
 STEPS = [(one, step) for path, _, one in CASES for step in range(len(one.get("steps", ())))]
 
 
-@pytest.mark.parametrize(("scenario", "step"), STEPS, ids=lambda one: str(one) if isinstance(one, int) else one.get("name", ""))
+@each(("scenario", "step"), STEPS, ids=lambda one: str(one) if isinstance(one, int) else one.get("name", ""))
 def test_no_step_of_a_flow_can_be_changed(scenario, step):
     kind, what, *_ = scenario["steps"][step]
     path = Path("relink-scenarios.json")

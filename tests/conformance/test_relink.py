@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from tests.cases import each
 from tests.conformance import relink, relink_scenarios, relink_sessions
 from tests.conformance.harness import directory, vectors
 from tests.conformance.reading import Unmapped
@@ -25,7 +26,7 @@ def fails(run, vector) -> bool:
     return False
 
 
-@pytest.mark.parametrize("vector", [one for one in VECTORS if one["expect"] == "ok"], ids=lambda one: one.get("name", ""))
+@each("vector", [one for one in VECTORS if one["expect"] == "ok"], ids=lambda one: one.get("name", ""))
 def test_no_field_of_a_vector_can_be_left_out(vector):
     for key in vector["fields"]:
         changed = copy.deepcopy(vector)
@@ -61,7 +62,7 @@ def test_what_is_not_known_is_a_failure(change):
         relink_sessions.run([])
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.get("name", ""))
+@each("scenario", SCENARIOS, ids=lambda one: one.get("name", ""))
 def test_no_outcome_of_a_scenario_can_be_changed(scenario):
     if "expect" in scenario:
         assert fails(relink_scenarios.run, {**scenario, "expect": "ok" if scenario["expect"] == "terminate" else "terminate"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from tests.cases import each
 from tests.conformance import wolpertinger
 from tests.conformance.harness import directory, vectors
 from tests.conformance.reading import Unmapped
@@ -24,7 +25,7 @@ def fails(vector) -> bool:
     return False
 
 
-@pytest.mark.parametrize("vector", TEXTS, ids=lambda one: one.get("name", ""))
+@each("vector", TEXTS, ids=lambda one: one.get("name", ""))
 def test_no_outcome_of_a_text_can_be_changed(vector):
     for key in ("delivered_hex", "replies"):
         assert fails({**vector, key: [*vector[key], "00" if key == "delivered_hex" else "result:0;message_id:77;"]}), key
@@ -34,7 +35,7 @@ def test_no_outcome_of_a_text_can_be_changed(vector):
     assert fails({**vector, "expect": "reject" if vector["expect"] == "ok" and vector["delivered_hex"] else "maybe"})
 
 
-@pytest.mark.parametrize("vector", DOCUMENTS, ids=lambda one: one.get("name", ""))
+@each("vector", DOCUMENTS, ids=lambda one: one.get("name", ""))
 def test_no_outcome_of_a_document_can_be_changed(vector):
     assert fails({**vector, "error_code": 203})
     assert fails({**vector, "expect": "ok" if vector["expect"] == "reject" else "reject"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+from tests.cases import each
 from tests.conformance import yamp
 from tests.conformance.harness import directory, vectors
 from tests.conformance.reading import Unmapped
@@ -22,7 +23,7 @@ def fails(vector) -> bool:
     return False
 
 
-@pytest.mark.parametrize("vector", OK, ids=lambda one: one.get("name", ""))
+@each("vector", OK, ids=lambda one: one.get("name", ""))
 def test_no_field_of_a_vector_can_be_left_out(vector):
     for key in vector["fields"]:
         changed = copy.deepcopy(vector)

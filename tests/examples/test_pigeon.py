@@ -17,6 +17,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "pigeon"
 TWICE = bytes.fromhex("5001000101 50020006000000016869 5001000101")
 """A hello, a note, and a hello that §3.1 forbids."""
 
+pytestmark = pytest.mark.slow  # pip builds and installs the example
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
@@ -90,7 +92,7 @@ def test_a_recording_is_decoded_as_it_was_spoken(wirelake, recording):
     assert sorted(one["text"] for one in objects if one["type"] == "note") == ["hello", "hi", "wörld"]
 
 
-def test_a_lake_has_its_messages_its_table_and_its_violations(wirelake, recording, tmp_path):
+def test_a_lake_has_its_messages_its_table_and_its_violations(spark_process, wirelake, recording, tmp_path):
     lake = str(tmp_path / "lake")
     wirelake("ingest", lake, str(recording), timeout=540)
 

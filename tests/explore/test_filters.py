@@ -1,6 +1,7 @@
 """Filters as people type them: what each term lets through, and what is said about a wrong one."""
 
 import pytest
+from tests.cases import each
 
 from wirelake.errors import UsageError
 from wirelake.explore.filters import FIELDS, KINDS, FilterError, Term, parse
@@ -27,7 +28,7 @@ REQUEST = {
 BROKEN = {"type": "violation", "protocol": "relink", "rule": ("CHANNEL_UNKNOWN", "RELINK-22"), "severity": "error"}
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "",
@@ -68,7 +69,7 @@ def test_terms_that_let_a_request_through(text):
     assert parse(text, now=NOW).matches(REQUEST)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "protocol:emp",

@@ -381,7 +381,7 @@ def test_importing_it_is_light() -> None:
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
-@pytest.mark.skipif(not BROWSER, reason="no chromium here: the page is not rendered")
+@pytest.mark.skipif(not BROWSER, reason="no chromium here to render the page: make tools installs it")
 def test_a_browser_shows_it_without_complaint(page: str, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(page)
     quiet = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update --disable-sync"

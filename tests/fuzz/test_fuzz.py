@@ -20,6 +20,7 @@ from wirelake.errors import ConnectFailed, LakeError
 from wirelake.lake.decode.decoder import Decoder
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow  # inputs run in processes with limits, which take a second each to start
 NAMES = [str(case) for case in campaign.fixed()]
 OPEN = {str(case): issue for case in campaign.fixed() if (issue := bombs.open_issue(case))}
 

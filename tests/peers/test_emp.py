@@ -361,7 +361,7 @@ def test_ipv6_loopback():
         run(main)
     except Exception as reason:
         if "Cannot assign" in str(reason) or "not supported" in str(reason):
-            pytest.skip("this machine has no IPv6")
+            pytest.skip("this machine has no IPv6 loopback: sysctl net.ipv6.conf.lo.disable_ipv6=0 enables it")
         raise
 
 

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 from tests.capture.build import payloads
+from tests.peers.ends import ANY
 from tests.peers.world import run
 
 from wirelake.capture.record.recorder import SHOWN_BY_WIRESHARK, Recorder
 from wirelake.peers import emp, wolpertinger, yamp
 from wirelake.peers.wolpertinger.demo_component import Demo
 
-ANY = "tcp://127.0.0.1:0"
 BODY, COUNT = 30_000, 40
 
 

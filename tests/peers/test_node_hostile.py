@@ -138,6 +138,7 @@ def test_a_flood_is_limited_before_it_costs_anything():
     run(main)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_under_a_flood():
     async def main():
         raw = await udp.listen("127.0.0.1", 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.peers.ends import ANY
 from tests.peers.world import run
 from tests.transports.certificates import Authority
 
@@ -16,7 +17,6 @@ from wirelake.peers.notices import NOTICE
 from wirelake.peers.wolpertinger.demo_component import Demo
 from wirelake.transports.tls import server_context
 
-ANY = "tcp://127.0.0.1:0"
 HERE = relink.Endpoint("here")
 
 

@@ -195,7 +195,7 @@ def test_ipv6_addresses_are_recorded(tmp_path):
             run(lambda: main(recorder))
         except Exception as reason:
             if "Cannot assign" in str(reason) or "not supported" in str(reason):
-                pytest.skip("this machine has no IPv6")
+                pytest.skip("this machine has no IPv6 loopback: sysctl net.ipv6.conf.lo.disable_ipv6=0 enables it")
             raise
     for one in told(path).values():
         assert (one.flow.client.address, one.flow.server.address) == ("::1", "::1")

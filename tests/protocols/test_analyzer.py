@@ -7,6 +7,7 @@ from itertools import permutations, product
 
 import msgspec
 import pytest
+from tests.cases import each
 
 from wirelake import protocols
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, Part, SessionAnalyzer, Unreadable
@@ -288,7 +289,7 @@ def test_every_connection_has_a_state_of_its_own():
 # Stored states.
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_a_stored_state_goes_on_with_the_same_results(seed):
     dice, results = random.Random(seed), []
     kinds = ("request", "response", "progress", "cancel", "event", "handshake", "error", "close")

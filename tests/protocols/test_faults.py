@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.cases import each
 
 from wirelake import protocols
 from wirelake.protocols.faults import Origin, Severity
@@ -14,7 +15,7 @@ def names(protocol: str, origin: Origin) -> set[str]:
     return {fault.name for fault in protocols.get(protocol).faults if fault.origin is origin}
 
 
-@pytest.mark.parametrize(
+@each(
     ("protocol", "fault"),
     [
         ("event_mesh", "VALUE_UNTERMINATED"),  # §4: split into multiple fields of the same type, and no more
@@ -66,7 +67,7 @@ def test_a_limit_of_ours_is_named_as_one(protocol):
     assert over
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{type(fault).__module__.split('.')[2]}-{fault.name}")
+@each("fault", FAULTS, ids=lambda fault: f"{type(fault).__module__.split('.')[2]}-{fault.name}")
 def test_severity_follows_from_origin_and_from_what_a_session_does(fault):
     assert fault.origin in Origin
     if fault.origin is Origin.TEXT:

@@ -189,6 +189,7 @@ def test_every_message_of_the_vectors_comes_back(case):
     assert len(kinds) > 2, "the vectors were not read"
 
 
+@pytest.mark.slow
 @cases
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())

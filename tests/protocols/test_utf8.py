@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each
 
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.utf8 import fit, is_ascii, utf8
@@ -35,7 +35,7 @@ def test_text_is_read_as_python_reads_it_in_one_piece_or_two(data, at):
         assert form(view, 0, len(data)) is data.isascii()  # type: ignore[call-arg]  # a tuple of two forms
 
 
-@pytest.mark.parametrize("lead", range(0x7F, 0x100))
+@each("lead", range(0x7F, 0x100))
 def test_every_first_byte_with_every_second(lead):
     """What follows may be too short, right or too long: the edges of what a second byte may be depend on the first."""
     for second in range(0x70, 0x100):
@@ -44,7 +44,7 @@ def test_every_first_byte_with_every_second(lead):
             assert (utf8(data, 0, len(data), 0)[0] == 0) is is_valid(data)
 
 
-@pytest.mark.parametrize("size", range(20))
+@each("size", range(20))
 def test_every_place_is_looked_at_for_what_is_not_ascii(size):
     for place in range(size):
         data = bytearray(b"x" * size)

@@ -1,48 +1,25 @@
-"""A small world for live wolpertinger: every transport with its address, components, and raw sockets that write lines by hand."""
+"""A small world for live wolpertinger: components, and raw sockets that write lines by hand."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import functools
 import re
-import ssl
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import NamedTuple
 
+from tests.peers.ends import ANY, two_ends  # noqa: F401 - tests take both from here
 from tests.peers.raw import RawEnd, connecting, listening
 
 from wirelake.errors import RequestFailed
 from wirelake.peers.wolpertinger import Options, Peer, method
-from wirelake.protocols.wolpertinger.state_machine import Speaker
-from wirelake.transports.memory import pair
 
-ANY = "tcp://127.0.0.1:0"
 KEY = bytes.fromhex("00112233445566778899aabbccddeeff")
 """Of the cluster that everybody here is of."""
 NAMESPACE = "http://nerdcave.eu/wolpertinger"
 CALL_ID = "f5afec97-5839-4666-b8d3-8c108b241720"
 USERS = {"ada": "lovelace"}
 SERVER = Options(cluster_key=KEY, password_of=USERS.get)
-
-
-class Way(NamedTuple):
-    """A transport as a test uses it."""
-
-    address: str
-    server: ssl.SSLContext | None = None
-    client: ssl.SSLContext | None = None
-
-
-def ways(folder: Path, server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Way]:
-    """Every stream there is, by its scheme."""
-    return {
-        "tcp": Way(ANY),
-        "tls": Way("tls://127.0.0.1:0", server, client),
-        "unix": Way(f"unix://{folder}/w.sock"),
-    }
 
 
 class Shop:
@@ -93,19 +70,7 @@ class Shop:
         return 4
 
 
-@contextlib.asynccontextmanager
-async def two_peers(client: Options, server: Options, cut: int | None = None) -> AsyncIterator[tuple[Peer, Peer]]:
-    """Both ends of a conversation in memory, opened; the client closes at the end."""
-    one, two = pair(cut)
-    ends = Peer(Speaker.CLIENT, one, client), Peer(Speaker.SERVER, two, server)
-    async with asyncio.TaskGroup() as group:
-        for end in ends:
-            group.create_task(end.run())
-        await asyncio.gather(*(end.opened() for end in ends))
-        try:
-            yield ends
-        finally:
-            ends[0].close()
+two_peers = functools.partial(two_ends, Peer)
 
 
 def line(number: int, document: str | bytes, **metadata: object) -> bytes:

@@ -1,22 +1,12 @@
-"""Every transport, with certificates made on the spot."""
+"""One transport after the other."""
 
 from __future__ import annotations
 
 import pytest
-from tests.peers.yamp import world
-from tests.transports.certificates import Authority
-
-from wirelake.transports.tls import client_context, server_context
-
-
-@pytest.fixture(scope="session")
-def contexts(tmp_path_factory):
-    """The contexts of a server with a good certificate, and of a client that trusts it."""
-    authority = Authority(tmp_path_factory.mktemp("tls"))
-    return server_context(*authority.sign("localhost", "127.0.0.1")), client_context(ca_file=authority.files.cert)
+from tests.peers.ends import Way, ways
 
 
 @pytest.fixture(params=["tcp", "tls", "ws", "wss", "unix", "udp"])
-def way(request, tmp_path, contexts):
-    """One transport after the other."""
-    return world.ways(tmp_path, *contexts)[request.param]
+def way(request, tmp_path, contexts) -> Way:
+    """A transport, with certificates where it needs them."""
+    return ways(tmp_path, *contexts)[request.param]

@@ -1,45 +1,19 @@
-"""A small world for live YAMP: every transport with its address, and raw sockets that say whatever bytes they are told."""
+"""A small world for live YAMP: a service, and raw sockets that say whatever bytes they are told."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-import ssl
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.peers.ends import ANY, two_ends  # noqa: F401 - tests take both from here
 from tests.peers.raw import RawEnd, connecting, listening
 
-from wirelake.peers.yamp import Options, Peer, Service
+from wirelake.peers.yamp import Peer, Service
 from wirelake.protocols.yamp.messages import Handshake, Message
-from wirelake.protocols.yamp.state_machine import Speaker
 from wirelake.protocols.yamp.wire import buffer, encode, message
-from wirelake.transports.memory import pair
 
-ANY = "tcp://127.0.0.1:0"
 HANDSHAKE = encode(Handshake())
-
-
-class Way(NamedTuple):
-    """A transport as a test uses it."""
-
-    address: str
-    server: ssl.SSLContext | None = None
-    client: ssl.SSLContext | None = None
-
-
-def ways(folder: Path, server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Way]:
-    """Every transport there is, by its scheme."""
-    return {
-        "tcp": Way(ANY),
-        "tls": Way("tls://127.0.0.1:0", server, client),
-        "ws": Way("ws://127.0.0.1:0/some/where?x=1"),
-        "wss": Way("wss://127.0.0.1:0", server, client),
-        "unix": Way(f"unix://{folder}/yamp.sock"),
-        "udp": Way("udp://127.0.0.1:0"),
-    }
 
 
 def demo() -> Service:
@@ -58,19 +32,7 @@ def demo() -> Service:
     return service
 
 
-@contextlib.asynccontextmanager
-async def two_peers(client: Options, server: Options, cut: int | None = None) -> AsyncIterator[tuple[Peer, Peer]]:
-    """Both ends of a conversation in memory, opened; the client closes at the end."""
-    one, two = pair(cut)
-    ends = Peer(Speaker.CLIENT, one, client), Peer(Speaker.SERVER, two, server)
-    async with asyncio.TaskGroup() as group:
-        for end in ends:
-            group.create_task(end.run())
-        await asyncio.gather(*(end.opened() for end in ends))
-        try:
-            yield ends
-        finally:
-            ends[0].close()
+two_peers = functools.partial(two_ends, Peer)
 
 
 class Raw(RawEnd):

@@ -1,10 +1,11 @@
-"""Two sessions on a link that cuts, in a world whose time is a number; every step is followed by a look at what must always hold."""
+"""Two sessions of EMP on a link that cuts, and what holds after every step."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import msgspec
+from tests.protocols import sides
 from tests.protocols.emp import speech
 
 from wirelake.protocols.emp.events import DataReceived, Ended, Noticed, Opened, RequestReceived, ResponseReceived, SessionEvent
@@ -43,39 +44,14 @@ EXTENDED = options(application_types=frozenset({128, 200}), codecs={200: Reverse
 """An application with types and extensions of its own."""
 
 
-class Side:
-    """A session with its owner: drains it after every step, keeps what came out, and checks it."""
+class Side(sides.Side):
+    """One side; what it said is one stream of bytes."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, cut: int = 4096) -> None:
-        self.session = Session(speaker, options)
-        self.cut = cut
-        self.now = 0.0
-        self.heard: list[SessionEvent] = []
+        super().__init__(Session(speaker, options), cut)
         self.said = b""
         self.unsent = b""
         self.paused = False
-        self.started = False
-
-    def start(self) -> None:
-        self.session.start(self.now)
-        self.started = True
-        self.drain()
-
-    def receive(self, data: bytes) -> None:
-        """Bytes from the other side, in the pieces the link makes of them."""
-        for at in range(0, len(data), self.cut):
-            self.session.receive(data[at : at + self.cut], self.now)
-            self.drain()
-
-    def eof(self) -> None:
-        self.session.receive_eof(self.now)
-        self.drain()
-
-    def tick(self) -> None:
-        self.session.tick(self.now)
-        self.drain()
-        deadline = self.session.deadline
-        assert deadline is None or deadline > self.now, "a timer that is due again at once"
 
     def pause(self) -> None:
         self.session.pause()
@@ -87,27 +63,13 @@ class Side:
         self.paused = False
         self.drain()
 
-    def wait(self, seconds: float) -> None:
-        """Let time pass, waking the session whenever it asked for it."""
-        until = self.now + seconds
-        while (deadline := self.session.deadline) is not None and deadline <= until:
-            self.now = max(self.now, deadline)
-            self.tick()
-        self.now = until
-        self.tick()
-
-    def drain(self) -> None:
+    def take_output(self) -> None:
         output = self.session.output()
         self.said += output
         self.unsent += output
-        self.heard += self.session.events()
-        self.check()
 
     def check(self) -> None:
-        """What holds after every step."""
         session, options = self.session, self.session.options
-        assert session.output() == b""
-        assert session.events() == []
         endings = [event for event in self.heard if isinstance(event, Ended)]
         if session.ended is not None:
             assert endings == [session.ended] == self.heard[-1:], "one ending, and it is the last event"
@@ -131,11 +93,6 @@ class Side:
     # What tests ask.
 
     @property
-    def ended(self) -> Ended:
-        assert self.session.ended is not None
-        return self.session.ended
-
-    @property
     def messages(self) -> list[Message]:
         """Everything this side said, decoded: what we send is always right."""
         found, at, limits = [], 0, self.session.options.limits
@@ -155,50 +112,20 @@ class Side:
         return [event.fault for event in self.heard if isinstance(event, Noticed)]
 
 
-class Pair:
-    """A client and a server, and the link between them."""
+class Pair(sides.Pair[Side]):
+    """A client and a server."""
 
     def __init__(self, cut: int = 4096, client: Options = DEFAULT_OPTIONS, server: Options = DEFAULT_OPTIONS) -> None:
-        self.client = Side(CLIENT, client, cut)
-        self.server = Side(SERVER, server, cut)
+        super().__init__(Side(CLIENT, client, cut), Side(SERVER, server, cut))
         self.deaf: set[Speaker] = set()
-        """Who does not get to hear what is sent; it waits on the link."""
+        """Sides that do not hear what is sent: it waits on the link."""
 
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        return self.client, self.server
-
-    def start(self) -> Pair:
-        for side in self.sides:
-            side.start()
-        self.settle()
-        return self
-
-    def settle(self) -> None:
-        """Carry bytes until none are left to carry."""
-        moved = True
-        while moved:
-            moved = False
-            for side in self.sides:
-                side.drain()
-            for one, other in ((self.client, self.server), (self.server, self.client)):
-                if one.unsent and other.session.speaker not in self.deaf:
-                    data, one.unsent = one.unsent, b""
-                    other.receive(data)
-                    moved = True
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass for both, in the order of their deadlines."""
-        until = self.client.now + seconds
-        while True:
-            deadlines = [side.session.deadline for side in self.sides if side.session.deadline is not None]
-            now = min([until, *deadlines])
-            for side in self.sides:
-                side.now = max(side.now, now)
-                side.tick()
-            self.settle()
-            if now >= until:
-                return
+    def carry(self, one: Side, other: Side) -> bool:
+        if not one.unsent or other.session.speaker in self.deaf:
+            return False
+        data, one.unsent = one.unsent, b""
+        other.receive(data)
+        return True
 
 
 def established(options: Options = DEFAULT_OPTIONS, *, speaker: Speaker = SERVER, cut: int = 4096) -> Side:

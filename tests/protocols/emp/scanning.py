@@ -1,11 +1,10 @@
-"""The scanner, run in both its forms at once: whatever is scanned here is also a proof that compiled and plain agree."""
+"""The scanner in both its forms, held to the slow reader."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import numpy as np
+from tests.protocols.both_forms import BothForms, Scan, Walk
 from tests.protocols.emp import twin
 
 from wirelake.protocols.emp.faults import Fault
@@ -21,42 +20,17 @@ from wirelake.protocols.emp.scanner import (
     REQUEST_ID,
     ROW_COLUMNS,
     SCHEME,
-    find,
-    scan,
-    walk,
 )
-from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, START, compiled
+from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, PART, PARTS, START
 
-
-class Scan(NamedTuple):
-    """What one call of `scan` gave."""
-
-    rows: list[list[int]]
-    parts: list[list[int]]
-    end: int
-    need: int
-
-    @property
-    def faults(self) -> list[tuple[int, int]]:
-        """(fault, offset) of every row."""
-        return [(row[FAULT], row[FAULT_AT]) for row in self.rows]
+FORMS = BothForms("emp", ROW_COLUMNS, PART_COLUMNS)
 
 
 def scanned(
     data: bytes, limits: Limits = DEFAULT_LIMITS, *, start: int = 0, stop: int | None = None, rows: int = 64, parts: int = 96
 ) -> Scan:
-    """Scan once, plain and compiled, and see that both say the same."""
-    stop = len(data) if stop is None else stop
-    plain_rows, plain_parts = [-7] * (rows * ROW_COLUMNS), [-7] * (parts * PART_COLUMNS)
-    count, used, end, need = scan(data, start, stop, plain_rows, plain_parts, limits.for_scan())
-    fast_rows, fast_parts = np.full(rows * ROW_COLUMNS, -7), np.full(parts * PART_COLUMNS, -7)
-    said = compiled(scan)(np.frombuffer(data, np.uint8), start, stop, fast_rows, fast_parts, limits.for_scan())
-    assert said == (count, used, end, need)
-    cells, part_cells = count * ROW_COLUMNS, used * PART_COLUMNS
-    assert fast_rows[:cells].tolist() == plain_rows[:cells]
-    assert fast_parts[:part_cells].tolist() == plain_parts[:part_cells]
-    assert plain_rows[cells:] == [-7] * (len(plain_rows) - cells), "wrote beyond its rows"
-    return Scan(_split(plain_rows[:cells], ROW_COLUMNS), _split(plain_parts[:part_cells], PART_COLUMNS), end, need)
+    """Scan once, plain and compiled."""
+    return FORMS.scan(data, limits.for_scan(), start=start, stop=stop, rows=rows, parts=parts)
 
 
 def only(data: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[list[int], list[list[int]]]:
@@ -100,47 +74,14 @@ def agrees_with_twin(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Scan:
     return scan
 
 
-class Walk(NamedTuple):
-    """What walking all runs gave, all calls together."""
-
-    rows: list[list[int]]
-    run_of: list[int]
-    parts: list[list[int]]
-    ends: list[int]
-    calls: int
-
-
 def walked(data: bytes, runs: Sequence[tuple[int, int]], limits: Limits = DEFAULT_LIMITS, *, rows: int = 64, parts: int = 96) -> Walk:
-    """Walk runs to their end, plain and compiled, resuming as often as the tables are full."""
-    plain = _walked(walk, data, runs, limits, rows, parts)
-    assert _walked(compiled(walk), np.frombuffer(data, np.uint8), runs, limits, rows, parts) == plain
-    return plain
-
-
-def _walked(form, data, runs, limits, rows, parts) -> Walk:
-    starts, stops = np.array([one for one, _ in runs], np.int64), np.array([one for _, one in runs], np.int64)
-    table, run_of, part_table = np.zeros(rows * ROW_COLUMNS, np.int64), np.zeros(rows, np.int64), np.zeros(parts * PART_COLUMNS, np.int64)
-    ends = np.full(len(runs), -1, np.int64)
-    all_rows, all_runs, all_parts, calls = [], [], [], 0
-    run, at = 0, int(starts[0]) if runs else 0
-    while run < len(runs):
-        count, used, run, at = form(data, starts, stops, run, at, table, run_of, part_table, ends, limits.for_scan())
-        calls += 1
-        assert calls < 10_000, "no end"
-        for row in _split(table[: count * ROW_COLUMNS].tolist(), ROW_COLUMNS):
-            row[PART] += len(all_parts)
-            all_rows.append(row)
-        all_parts += _split(part_table[: used * PART_COLUMNS].tolist(), PART_COLUMNS)
-        all_runs += run_of[:count].tolist()
-    return Walk(all_rows, all_runs, all_parts, ends.tolist(), calls)
+    """Walk runs to their end, plain and compiled."""
+    return FORMS.walk(data, runs, limits.for_scan(), rows=rows, parts=parts)
 
 
 def found(data: bytes, start: int, stop: int | None = None, limits: Limits = DEFAULT_LIMITS) -> int:
     """`find`, plain and compiled."""
-    stop = len(data) if stop is None else stop
-    at = find(data, start, stop, limits.for_scan())
-    assert compiled(find)(np.frombuffer(data, np.uint8), start, stop, limits.for_scan()) == at
-    return at
+    return FORMS.find(data, start, stop, limits.for_scan())
 
 
 def walk_by_hand(data: bytes, runs: Sequence[tuple[int, int]], limits: Limits = DEFAULT_LIMITS) -> Walk:
@@ -169,7 +110,3 @@ def walk_by_hand(data: bytes, runs: Sequence[tuple[int, int]], limits: Limits = 
                 break
         ends.append(at)
     return Walk(all_rows, all_runs, all_parts, ends, 0)
-
-
-def _split(flat: list[int], width: int) -> list[list[int]]:
-    return [flat[at : at + width] for at in range(0, len(flat), width)]

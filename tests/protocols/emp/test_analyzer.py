@@ -219,6 +219,7 @@ def test_a_hello_that_breaks_a_rule_is_a_greeting_all_the_same():
 # Random histories.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_results_depend_neither_on_stored_states_nor_on_when_events_come(tmp_path, seed):
     dice, rules = random.Random(seed), set()
@@ -304,6 +305,7 @@ def utterance(dice: random.Random, live: Conversation) -> bytes:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speaker", [CLIENT, SERVER], ids=lambda one: one.name)
 @pytest.mark.parametrize("seed", range(100))
 def test_what_a_live_session_refuses_is_found_and_the_reverse(speaker, seed):

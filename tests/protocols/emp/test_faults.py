@@ -6,6 +6,7 @@ import re
 
 import msgspec
 import pytest
+from tests.cases import each
 from tests.protocols.emp import speech
 from tests.protocols.emp.pair import QUIET, SERVER, Pair, Side, answer, established
 from tests.protocols.emp.scanning import only
@@ -169,8 +170,8 @@ def test_every_fault_can_be_brought_about():
     assert sorted(everything) == sorted(Fault)
 
 
-@pytest.mark.parametrize("fault", [*HEARD, *GREETED], ids=lambda fault: fault.name)
-@pytest.mark.parametrize("size", [1, 4096])
+@each("fault", [*HEARD, *GREETED], ids=lambda fault: fault.name)
+@each("size", [1, 4096])
 def test_what_a_peer_says_is_the_fault_and_is_answered_by_its_rule(fault, size):
     result = answer({**HEARD, **GREETED}[fault], OPTIONS, handshake=fault in GREETED, cut=size)
     if fault in TOLERATED:
@@ -207,7 +208,7 @@ def test_calling_code_is_blamed_for_it(fault):
     assert str(error).startswith(f"{fault.clause}: {fault.text}")
 
 
-@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
+@each("fault", Fault, ids=lambda fault: fault.name)
 def test_every_fault_has_its_rule(fault):
     rule = RULES[fault]
     assert fault.rule is rule
@@ -226,7 +227,7 @@ def test_every_fault_has_its_rule(fault):
 SCANNED = [fault for fault in (*HEARD, *GREETED) if fault < Fault.EXTENSION_REFUSED]
 
 
-@pytest.mark.parametrize("fault", SCANNED, ids=lambda fault: fault.name)
+@each("fault", SCANNED, ids=lambda fault: fault.name)
 def test_what_the_scanner_finds_it_finds_in_the_same_bytes(fault):
     """What needs a library or a registration is found by the layers above; everything else is in the row."""
     row, _ = only({**HEARD, **GREETED}[fault])

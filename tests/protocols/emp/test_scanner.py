@@ -9,6 +9,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.emp import speech
 from tests.protocols.emp.scanning import agrees_with_twin, fault_of, only, scanned
 from tests.protocols.emp.speech import SPOKEN, STREAMS, mutated
@@ -78,7 +79,7 @@ def test_an_unfinished_message_says_what_it_needs(held):
     assert (one.rows, one.end, one.need) == ([], 0, 12 if held >= 4 else 0)
 
 
-@pytest.mark.parametrize("kind", range(256))
+@each("kind", range(256))
 def test_every_kind(kind):
     fault, at = fault_of(speech.envelope(kind))
     if 6 <= kind <= 127:
@@ -97,8 +98,8 @@ def test_every_kind(kind):
 # Blocks.
 
 
-@pytest.mark.parametrize("extension", [0, 1, 2, 127, 128, 255])
-@pytest.mark.parametrize("content", [0, 3, 4, 5, 11, 12, 13])
+@each("extension", [0, 1, 2, 127, 128, 255])
+@each("content", [0, 3, 4, 5, 11, 12, 13])
 def test_every_block_size_one_off(extension, content):
     """The block announces anything from nothing to more than the envelope, the M bit set or not."""
     for size in (*range(8 + content + 12), 2**31 - 1, 2**31, 2**32 - 1):
@@ -152,8 +153,8 @@ def test_no_blocks_at_all_if_the_limit_says_so():
     assert fault_of(speech.data(b"", speech.blocks(1)), Limits(max_extension_blocks=0)) == (Fault.BLOCKS_OVER_LIMIT, 8)
 
 
-@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 5, 128, 255])
-@pytest.mark.parametrize("extension", [0, 1, 2, 127, 128, 255])
+@each("kind", [0, 1, 2, 3, 4, 5, 128, 255])
+@each("extension", [0, 1, 2, 127, 128, 255])
 def test_which_extension_belongs_to_which_message(kind, extension):
     content = {0: bytes(11) + b"\x01", 1: bytes(4)}.get(extension, b"")
     body = {0: b"\x01\x00\x00\x00", 4: bytes(6)}.get(kind, b"")
@@ -205,8 +206,8 @@ def test_a_hello_has_four_bytes(size):
     assert fault_of(speech.envelope(speech.HELLO, bytes(size))) == ((None, 0) if size == 4 else (Fault.HELLO_SIZE, 8))
 
 
-@pytest.mark.parametrize("announced", [*range(8), 0xFFFF])
-@pytest.mark.parametrize("there", range(6))
+@each("announced", [*range(8), 0xFFFF])
+@each("there", range(6))
 def test_an_error_text_fills_its_body(announced, there):
     fault = fault_of(speech.error(3, b"x" * there, length=announced))
     if announced > there:
@@ -257,8 +258,8 @@ def test_a_body_where_there_is_none_is_odd_and_no_fault(kind):
 # Neighbours.
 
 
-@pytest.mark.parametrize("said", SPOKEN.values(), ids=SPOKEN)
-@pytest.mark.parametrize(
+@each("said", SPOKEN.values(), ids=SPOKEN)
+@each(
     "faulty",
     [
         speech.envelope(6),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.cases import each
 from tests.protocols.emp import speech
 from tests.protocols.emp.pair import CLIENT, QUIET, SERVER, Pair, Side, answer, established, options, quiet
 
@@ -151,7 +152,7 @@ def test_a_message_over_the_limit_is_not_sent_and_nothing_changes():
     pair.settle()
 
 
-@pytest.mark.parametrize("size", [*range(14, 33), 64])
+@each("size", [*range(14, 33), 64])
 def test_however_small_the_limit_a_fault_does_not_raise(size):
     """The error message has to fit under our own limit too: its text is cut, and receive never raises for what the peer did."""
     side = established(quiet(max_message_size=size))

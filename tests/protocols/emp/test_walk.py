@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.emp import speech, twin
 from tests.protocols.emp.scanning import found, walk_by_hand, walked
 from tests.protocols.emp.speech import SPOKEN, STREAMS, mutated
@@ -125,7 +126,7 @@ def test_find_stops_at_the_first_sane_header_that_leads_to_another_or_to_the_end
     assert found(data, start, limits=limits) == next((at for at in range(start, len(data)) if leads(at)), len(data))
 
 
-@pytest.mark.parametrize("kind", range(256))
+@each("kind", range(256))
 def test_find_knows_the_kinds_and_their_sizes(kind):
     for size in (7, 8, 9, 11, 12, 13, 14, 15):
         for flag in (b"\x00", b"\x80", b"\x01"):
@@ -140,8 +141,8 @@ def test_find_counts_sizes_as_the_peer_does(bias):
     assert found(b"\xff\xff" + said, 0, limits=Limits() if bias else EXCLUSIVE) == len(said) + 2
 
 
-@pytest.mark.parametrize("said", [one for one in SPOKEN.values() if one[4] < 6], ids=[name for name, one in SPOKEN.items() if one[4] < 6])
-@pytest.mark.parametrize("after", [b"", speech.ping, speech.data(b"x")], ids=["end", "ping", "data"])
+@each("said", [one for one in SPOKEN.values() if one[4] < 6], ids=[name for name, one in SPOKEN.items() if one[4] < 6])
+@each("after", [b"", speech.ping, speech.data(b"x")], ids=["end", "ping", "data"])
 def test_find_sees_every_defined_message(said, after):
     for garbage in range(6):
         assert found(b"\xff" * garbage + said + after, 0) == garbage

@@ -9,6 +9,7 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.emp import speech
 from tests.protocols.emp.scanning import scanned
 from tests.protocols.emp.speech import PRIMITIVES, mutated
@@ -178,8 +179,8 @@ def test_the_sender_keeps_to_the_size_limit(size, exclusive):
         assert caught.value.fault is Fault.SIZE_OVER_LIMIT
 
 
-@pytest.mark.parametrize("character", ["x", "é", "€", "𝄞"])
-@pytest.mark.parametrize("before", range(5))
+@each("character", ["x", "é", "€", "𝄞"])
+@each("before", range(5))
 def test_an_error_text_is_cut_between_characters(character, before):
     width = len(character.encode())
     text = "a" * before + character * (0xFFFF // width + 2)

@@ -175,6 +175,7 @@ def test_random_histories_repeat_themselves(tmp_path):
 # Held to a live node.
 
 
+@pytest.mark.slow
 def test_what_a_live_node_drops_is_found_and_the_reverse():
     """Every packet, and every way to spoil three of them."""
     packets = [
@@ -195,6 +196,7 @@ def test_what_a_live_node_drops_is_found_and_the_reverse():
     assert {Fault.HMAC_MISMATCH, Fault.FIELDS_OUT_OF_ORDER} <= differ
 
 
+@pytest.mark.slow
 def test_a_live_node_and_the_observer_count_the_same_silences():
     """They differ at one moment only: a live node calls 35 seconds silence, an observer only more than that."""
     dice, live, said = random.Random(3), alone(), []

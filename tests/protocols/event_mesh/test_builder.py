@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.event_mesh.receiving import judged
 from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, PUBLIC, SECRET, SEED, SPOKEN, maced, packet, signed
 
@@ -176,6 +177,7 @@ fields = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(fields, st.sampled_from([None, MAC, SIGN, BOTH]), st.integers(0, 2**32 - 1), st.integers(0, 1))
 def test_whatever_fits_is_read_as_it_was_meant(given, credentials, message_id, flags):
     given = [text("name"), *given]
@@ -195,7 +197,7 @@ def test_whatever_fits_is_read_as_it_was_meant(given, credentials, message_id, f
 # The wire.
 
 
-@pytest.mark.parametrize("said", SPOKEN.values(), ids=SPOKEN)
+@each("said", SPOKEN.values(), ids=SPOKEN)
 def test_every_packet_is_written_as_it_was_read(said):
     assert encode(decode(said)) == said
     for data, rows, _ in buffer().feed(said):

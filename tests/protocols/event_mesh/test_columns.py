@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.cases import each
 from tests.protocols.event_mesh.speech import MADE, NODE, SPOKEN, name, packet, tlv
 
 from wirelake.errors import UsageError
@@ -118,7 +119,7 @@ def described(data):
     return next(describe(whole, rows[0], parts, base=100) for whole, rows, parts in buffer().feed(data))
 
 
-@pytest.mark.parametrize("said", SPOKEN.values(), ids=SPOKEN)
+@each("said", SPOKEN.values(), ids=SPOKEN)
 def test_an_object_is_the_packet_both_ways(said):
     one = described(said)
     assert (one["offset"], one["length"]) == (100, len(said))

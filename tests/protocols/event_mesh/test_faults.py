@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
+from tests.cases import each
 from tests.protocols.event_mesh import scanning
 from tests.protocols.event_mesh.speech import NODE, NONCE, auth, name, node, packet, subs, tlv
 
@@ -53,7 +53,7 @@ BY_FORM = {
 """A packet for every fault the scanner finds; the trust's are in test_verify.py, the sealing's in test_sealing.py."""
 
 
-@pytest.mark.parametrize("fault", BY_FORM, ids=lambda fault: fault.name)
+@each("fault", BY_FORM, ids=lambda fault: fault.name)
 def test_every_fault_of_form_is_found(fault):
     limits = PROFILE if fault in (Fault.PROFILE_FIELD_MISSING, Fault.PROFILE_ORDER) else Limits()
     assert scanning.fault_of(BY_FORM[fault], limits) is fault
@@ -76,7 +76,7 @@ SNIPPETS = {
 """Fields that break one rule, whatever is before and after them; all of a packet of no name."""
 
 
-@pytest.mark.parametrize("chosen", list(itertools.combinations(SNIPPETS, 2)), ids=lambda pair: "-".join(one.name for one in pair))
+@each("chosen", list(itertools.combinations(SNIPPETS, 2)), ids=lambda pair: "-".join(one.name for one in pair))
 def test_of_two_faults_the_first_by_emm_28_is_reported(chosen):
     for order in (chosen, chosen[::-1]):
         if order[0] is Fault.TLV_OVERRUN:

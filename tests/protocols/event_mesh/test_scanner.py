@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.event_mesh import speech
 from tests.protocols.event_mesh.scanning import fault_of, scanned, walked
 from tests.protocols.event_mesh.speech import SPOKEN, mutations, name, node, packet, tlv
@@ -41,46 +42,47 @@ SMALL = Limits(max_payload_size=60, max_tlv_count=5)
 PROFILE = Limits(minimum_profile=True)
 
 
-@pytest.mark.parametrize("said", SPOKEN.values(), ids=SPOKEN)
+@each("said", SPOKEN.values(), ids=SPOKEN)
 def test_a_right_packet_has_no_fault(said):
     row = scanned(said, before=b"\x01\x02", after=b"\xff" * 9).row
     assert (row[FAULT], row[KIND], row[FLAGS], row[MESSAGE_ID]) == (0, said[6], said[5], 0xDEADBEEF)
 
 
-@pytest.mark.parametrize("said", SPOKEN.values(), ids=SPOKEN)
-@pytest.mark.parametrize("limits", [Limits(), SMALL, PROFILE], ids=["default", "small", "profile"])
+@pytest.mark.slow
+@each("said", SPOKEN.values(), ids=SPOKEN)
+@each("limits", [Limits(), SMALL, PROFILE], ids=["default", "small", "profile"])
 def test_every_mutation_is_judged_as_the_slow_reader_does(said, limits):
     for one in mutations(said):
         scanned(one, limits, before=b"\x01", after=b"\x04\x00")
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda one: one["name"])
+@each("vector", VECTORS, ids=lambda one: one["name"])
 def test_every_vector_is_judged_as_the_slow_reader_does(vector):
     scanned(bytes.fromhex(vector["hex"]), before=b"\x10\x20", after=b"\x12\x40")
 
 
-@pytest.mark.parametrize("size", range(18))
+@each("size", range(18))
 def test_a_header_has_17_bytes(size):
     assert fault_of(packet(b"", 0x7F)[:size]) is (Fault.SHORT_PACKET if size < 17 else None)
 
 
-@pytest.mark.parametrize("version", range(256))
+@each("version", range(256))
 def test_every_version(version):
     assert fault_of(packet(name, version=version)) is (None if version == 1 else Fault.UNSUPPORTED_VERSION)
 
 
-@pytest.mark.parametrize("flags", range(256))
+@each("flags", range(256))
 def test_every_flag(flags):
     expected = Fault.RESERVED_FLAGS if flags & 0xF8 else Fault.ENC_METADATA_MISSING if flags & 2 else None
     assert fault_of(packet(name, flags=flags)) is expected
 
 
-@pytest.mark.parametrize("kind", range(256))
+@each("kind", range(256))
 def test_every_event_type(kind):
     assert fault_of(packet(b"", kind)) is (Fault.MISSING_REQUIRED_FIELD if kind in (1, 2, 3) else None)
 
 
-@pytest.mark.parametrize("size", [*range(20), 530, 531, 532, 65535])
+@each("size", [*range(20), 530, 531, 532, 65535])
 def test_every_announced_size(size):
     scanned(packet(name, size=size))
     scanned(packet(tlv(4, bytes(255)) * 2 + tlv(1, bytes(15)), size=size))
@@ -94,6 +96,7 @@ def test_the_payload_limit_is_the_last_size_accepted(size):
     assert fault_of(packet(payload), Limits(max_payload_size=60_000)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 8, 12, 16, 32, 64])
 def test_every_field_type_and_length_alone_and_twice(length):
     for kind in range(256):
@@ -103,7 +106,7 @@ def test_every_field_type_and_length_alone_and_twice(length):
                 scanned(packet(payload, flags=flags))
 
 
-@pytest.mark.parametrize("length", range(24))
+@each("length", range(24))
 def test_a_field_that_lies_about_its_length(length):
     for kind in (1, 4, 0x11, 0x14, 0x20):
         scanned(packet(name + tlv(kind, bytes(16), length=length)))

@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from tests.cases import each
 from tests.conformance.event_mesh import set_up
 from tests.protocols.event_mesh.mesh import AUTH, balanced, credentials
 from tests.protocols.event_mesh.receiving import store
@@ -28,7 +29,7 @@ def session(options: Options | None = None, **more) -> Session:
     return Session(credentials("me"), options or Options(), draw=dice.randbytes, **{"store": store(), "peers": [("friend", 1)], **more})
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=lambda one: one["name"])
+@each("vector", VECTORS, ids=lambda one: one["name"])
 def test_every_vector_ends_in_a_node_as_it_says(vector):
     receiver, now, _ = set_up(vector["keys"])
     keys = {bytes.fromhex(one["key_id"]): bytes.fromhex(one["key"]) for one in vector["keys"]["enc"]}
@@ -55,6 +56,7 @@ def test_every_vector_ends_in_a_node_as_it_says(vector):
             assert one.fault >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", SPOKEN, ids=str)
 def test_every_mutation_of_every_packet_is_judged_as_a_receiver_judges_it(said):
     here = session(Options(rate_limit=None, opens_sealed=False, relay=(RelayRule(),)))
@@ -85,6 +87,7 @@ def test_a_flood_of_forged_packets_pushes_out_nothing_honest():
     assert here._receiver.replays.evicted == 0
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_what_is_rejected():
     small = Options(rate_limit=1e9, rate_burst=1, max_sources=64, max_peers=16, unproven_capacity=64, replay_capacity=64)
     here = session(small)

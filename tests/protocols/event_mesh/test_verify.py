@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cases import each
 from tests.protocols.event_mesh import twin
 from tests.protocols.event_mesh.receiving import DEFAULT_SECRET, fault_of, judged, store
 from tests.protocols.event_mesh.speech import (
@@ -266,7 +267,7 @@ def test_the_order_of_checks_through_the_last_four():
     assert fault_of(stale_both, stale_both) is Fault.STALE
 
 
-@pytest.mark.parametrize("vector", [one for one in VECTORS if one["expect"] == "ok"], ids=lambda one: one["name"])
+@each("vector", [one for one in VECTORS if one["expect"] == "ok"], ids=lambda one: one["name"])
 def test_every_mutation_of_a_right_packet_is_dropped_for_the_right_reason_or_right_itself(vector):
     data = bytes.fromhex(vector["hex"])
     receiver = Receiver(store(), Policy(freshness=False), unproven=ReplayCache(8), replays=ReplayCache(8))

@@ -1,14 +1,13 @@
-"""Run the scanner compiled and plain at once, and assert that both agree."""
+"""The scanner in both its forms, held to the slow reader."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import numpy as np
+from tests.protocols.both_forms import BothForms, Scan
 from tests.protocols.relink import twin
 
-from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, PART, PARTS, START, compiled
+from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, PART, PARTS, START
 from wirelake.protocols.relink.messages import TYPES, name_of
 from wirelake.protocols.relink.scanner import (
     BODY,
@@ -28,21 +27,12 @@ from wirelake.protocols.relink.scanner import (
     SEQUENCE,
     Limits,
     Stage,
-    find,
-    scan,
-    walk,
 )
 
 NAMES = {number.value: name_of(one) for one, number in TYPES.items()}
 
 
-class Scan(NamedTuple):
-    """What one call of `scan` gave."""
-
-    rows: list[list[int]]
-    parts: list[list[int]]
-    end: int
-    need: int
+FORMS = BothForms("relink", ROW_COLUMNS, PART_COLUMNS)
 
 
 def scanned(
@@ -55,17 +45,8 @@ def scanned(
     rows: int = 64,
     parts: int = 2048,
 ) -> Scan:
-    """Scan once, plain and compiled, and see that both say the same."""
-    chosen = limits.for_scan(stage, *sizes)
-    plain_rows, plain_parts = [-7] * (rows * ROW_COLUMNS), [-7] * (parts * PART_COLUMNS)
-    count, used, end, need = scan(data, start, len(data), plain_rows, plain_parts, chosen)
-    fast_rows, fast_parts = np.full(rows * ROW_COLUMNS, -7), np.full(parts * PART_COLUMNS, -7)
-    assert compiled(scan)(np.frombuffer(data, np.uint8), start, len(data), fast_rows, fast_parts, chosen) == (count, used, end, need)
-    cells, part_cells = count * ROW_COLUMNS, used * PART_COLUMNS
-    assert fast_rows[:cells].tolist() == plain_rows[:cells]
-    assert fast_parts[:part_cells].tolist() == plain_parts[:part_cells]
-    assert plain_rows[cells:] == [-7] * (len(plain_rows) - cells), "wrote beyond its rows"
-    return Scan(_split(plain_rows[:cells], ROW_COLUMNS), _split(plain_parts[:part_cells], PART_COLUMNS), end, need)
+    """Scan once, plain and compiled."""
+    return FORMS.scan(data, limits.for_scan(stage, *sizes), start=start, rows=rows, parts=parts)
 
 
 def as_read(row: Sequence[int], parts: Sequence[Sequence[int]], data: bytes) -> twin.Read:
@@ -103,28 +84,10 @@ def agrees_with_twin(data: bytes, sizes: tuple[int, int] = (0, 0), limits: Limit
 
 def found(data: bytes, start: int, sizes: tuple[int, int] = (0, 0)) -> int:
     """`find`, plain and compiled."""
-    at = find(data, start, len(data), DEFAULT_LIMITS.for_scan(Stage.PACKETS, *sizes))
-    assert compiled(find)(np.frombuffer(data, np.uint8), start, len(data), DEFAULT_LIMITS.for_scan(Stage.PACKETS, *sizes)) == at
-    return at
+    return FORMS.find(data, start, None, DEFAULT_LIMITS.for_scan(Stage.PACKETS, *sizes))
 
 
 def walked(data: bytes, runs: list[tuple[int, int]], sizes: tuple[int, int] = (0, 0), rows: int = 16) -> tuple[list[list[int]], list[int]]:
-    """Walk runs to their end, plain and compiled, resuming as often as the tables are full: (rows, where each run ends)."""
-    plain = _walked(walk, data, runs, sizes, rows)
-    assert _walked(compiled(walk), np.frombuffer(data, np.uint8), runs, sizes, rows) == plain
-    return plain
-
-
-def _walked(form, data, runs, sizes, rows):
-    starts, stops = np.array([one for one, _ in runs], np.int64), np.array([one for _, one in runs], np.int64)
-    table, run_of, parts = np.zeros(rows * ROW_COLUMNS, np.int64), np.zeros(rows, np.int64), np.zeros(1100 * PART_COLUMNS, np.int64)
-    ends, found, run, at = np.full(len(runs), -1, np.int64), [], 0, int(starts[0])
-    limits = DEFAULT_LIMITS.for_scan(Stage.PACKETS, *sizes)
-    while run < len(runs):
-        count, _, run, at = form(data, starts, stops, run, at, table, run_of, parts, ends, limits)
-        found += _split(table[: count * ROW_COLUMNS].tolist(), ROW_COLUMNS)
-    return found, ends.tolist()
-
-
-def _split(flat: list[int], width: int) -> list[list[int]]:
-    return [flat[at : at + width] for at in range(0, len(flat), width)]
+    """Walk runs to their end, plain and compiled: (rows, where each run ends)."""
+    walk = FORMS.walk(data, runs, DEFAULT_LIMITS.for_scan(Stage.PACKETS, *sizes), rows=rows, parts=1100)
+    return walk.rows, walk.ends

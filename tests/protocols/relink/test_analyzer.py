@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases import each
 from tests.lake.histories.relink import MICROSECONDS, Step, links, wild_links
 from tests.lake.relink_cases import (
     CASES,
@@ -122,7 +123,7 @@ def results(analyzer: Analyzer) -> tuple[Any, ...]:
 # Rules.
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_each_rule_is_found_where_it_is_broken_and_nowhere_else(name):
     story, expected = CASES[name]
     found = [judged(analyzer) for analyzer in watch(story(4711))]
@@ -161,7 +162,7 @@ def test_a_tolerated_fault_counts_each_time():
 # Outcomes.
 
 
-@pytest.mark.parametrize(
+@each(
     ("steps", "expected"),
     [
         (CASES["consumed, then closed"][0](1), [("61/0", 1, "consumed"), ("61/1", 1, "consumed")]),
@@ -427,6 +428,7 @@ class Tape:
         return [analyzed(session) for session in self.observer.sessions().values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observer", [C, L])
 def test_links_in_a_hostile_network_break_nothing_that_they_did_not_notice_themselves(observer):
     seen: Counter[str | None] = Counter()
@@ -449,6 +451,7 @@ def test_links_in_a_hostile_network_break_nothing_that_they_did_not_notice_thems
     assert set(seen) == {"consumed", "committed", "uncommitted", "rolled back"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observer", [C, L])
 def test_what_a_live_link_refuses_is_found_and_the_reverse(observer):
     agreed: Counter[str] = Counter()

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.relink import speech
 from tests.protocols.relink.test_wire import forced, handshakes, packets, stage_of
 
@@ -51,7 +52,7 @@ def test_parse_undoes_describe_for_every_message(message):
     assert parse(shown) == forced(message)
 
 
-@pytest.mark.parametrize("vector", [vector for vector in VECTORS if "hex" in vector], ids=lambda vector: vector["name"])
+@each("vector", [vector for vector in VECTORS if "hex" in vector], ids=lambda vector: vector["name"])
 def test_parse_undoes_describe_for_every_packet_of_the_vectors(vector):
     stage = STAGES.get(vector["fields"].get("kind"), Stage.PACKETS)
     data, id_size = bytes.fromhex(vector["hex"]), vector.get("ctx", {}).get("id_size", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.cases import each
 from tests.protocols.relink.pair import C, L, Pair
 
 from wirelake.errors import LocalProtocolError
@@ -193,9 +194,9 @@ def test_resume_is_sent_before_messages():
 TRANSACTIONAL = Endpoint("demo", 1, 1, connector_transactions=True)
 
 
-@pytest.mark.parametrize("success", [True, False])
-@pytest.mark.parametrize("decision", ["commit", "rollback"])
-@pytest.mark.parametrize("step", ["message", "received", "decision", "result", "nothing"])
+@each("success", [True, False])
+@each("decision", ["commit", "rollback"])
+@each("step", ["message", "received", "decision", "result", "nothing"])
 def test_a_transaction_lost_at_each_step(step, decision, success):
     """RELINK-28: whatever is lost, both sides agree on the outcome."""
     pair = Pair(TRANSACTIONAL)

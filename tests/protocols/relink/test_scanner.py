@@ -23,6 +23,7 @@ def ids(count: int, size: int) -> tuple[bytes, ...]:
     return tuple(bytes([65 + number]) * size for number in range(count))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(256))
 def test_every_first_byte(first):
     """RELINK-2, RELINK-7, RELINK-12: with both id sizes, cut at every byte, short and long counts behind it."""

@@ -90,6 +90,7 @@ def react(session: Session, draw: random.Random) -> list[object]:
     return events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speaker", [C, L])
 @pytest.mark.parametrize("transactional", [False, True])
 @pytest.mark.parametrize("resumed", [False, True])

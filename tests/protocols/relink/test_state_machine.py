@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.cases import each
 from tests.protocols.relink.pair import EPOCH
 
 from wirelake.protocols.relink import __all__ as exported
@@ -104,7 +105,7 @@ def test_the_room_exports_its_roles():
     assert roles | {"encode", "refusal", "scan", "sniff", "walk"} <= set(exported)
 
 
-@pytest.mark.parametrize("number", range(1, 34))
+@each("number", range(1, 34))
 def test_every_ruling_is_named_by_a_test(number):
     """A ruling that no test names is a rule nobody holds."""
     here = Path(__file__)

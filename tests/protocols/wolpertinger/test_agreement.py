@@ -7,6 +7,7 @@ import hashlib
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.cases import each
 from tests.protocols.wolpertinger.xml_documents import VECTORS
 
 from wirelake.errors import RemoteProtocolError
@@ -135,8 +136,8 @@ def spoiled_blobs():
     yield "the same point written over the prime", good[:8] + (x + PRIME_521).to_bytes(66, "big") + good[74:]
 
 
-@pytest.mark.parametrize("blob", [pytest.param(blob, id=name) for name, blob in spoiled_blobs()])
-def test_wolp_24_what_is_not_exactly_a_point_is_305(blob):
+@each("name, blob", spoiled_blobs())
+def test_wolp_24_what_is_not_exactly_a_point_is_305(name, blob):
     with pytest.raises(RemoteProtocolError) as refused:
         key_agreement.read_blob(blob)
     assert refused.value.fault is Fault.KEY_INVALID

@@ -469,6 +469,7 @@ def test_both_refuse_most_rules(live):
 # The rule book.
 
 
+@pytest.mark.slow
 def test_every_rule_is_broken_somewhere_in_24_seeds(tmp_path):
     from wirelake.lake.gold.rules.wolpertinger import UNSEEN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
-import pytest
+from tests.cases import each
 
 from wirelake.protocols.kernel import LENGTH, table
 from wirelake.protocols.wolpertinger.layer1.lines import common
@@ -54,15 +54,15 @@ def scanned(text, start):
     return list(row)
 
 
-@pytest.mark.parametrize("text", TAKEN)
-@pytest.mark.parametrize("start", [0, 3])
+@each("text", TAKEN)
+@each("start", [0, 3])
 def test_what_it_takes_is_as_the_scanner_reads_it(text, start):
     data = b"xyz"[:start] + text
     assert common(data, start, len(data)) == scanned(data, start)
     assert scanned(data, start)[LENGTH] == len(text)
 
 
-@pytest.mark.parametrize("text", LEFT)
+@each("text", LEFT)
 def test_the_rest_is_left_to_the_scanner(text):
     assert common(text, 0, len(text)) is None
 

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.wolpertinger.xml_documents import (
     CALL_ID,
     CODE,
@@ -73,7 +74,7 @@ def plain(value):
     return moment_text(value).replace(".0000000", "") if isinstance(value, DateTime) else value
 
 
-@pytest.mark.parametrize("vector", LAYER_2, ids=lambda vector: vector["name"])
+@each("vector", LAYER_2, ids=lambda vector: vector["name"])
 def test_a_vector_gives_its_message_or_its_answer(vector):
     parsed = decode(vector["xml"].encode())
     if isinstance(parsed, Rejected):
@@ -170,7 +171,7 @@ CALLS_OF_ANOTHER_SHAPE = [
 ]
 
 
-@pytest.mark.parametrize("document", CALLS_OF_ANOTHER_SHAPE)
+@each("document", CALLS_OF_ANOTHER_SHAPE)
 def test_wolp_14_what_the_schema_does_not_allow_is_301(document):
     assert rejected(document).fault is Fault.STRUCTURE_WRONG
     assert answered(document) == 301
@@ -202,7 +203,7 @@ def test_wolp_14_blanks_between_elements_mean_nothing_and_in_texts_everything():
     assert decode(call().replace("Core", " Core ").encode()).component == " Core "
 
 
-@pytest.mark.parametrize("code", [*ErrorCode, 0, 1, -1, 999, 2**31 - 1, -(2**31)])
+@each("code", [*ErrorCode, 0, 1, -1, 999, 2**31 - 1, -(2**31)])
 def test_wolp_15_any_code_is_received(code):
     parsed = decode(error().replace("303", str(code)).encode())
     assert parsed == Error("Core", code, LOWER)
@@ -252,7 +253,7 @@ def test_wolp_16_a_response_that_is_refused_is_301_without_its_call_id():
         assert rejected(document).call_id == LOWER
 
 
-@pytest.mark.parametrize(
+@each(
     "document",
     [
         error("text" + COMPONENT + CODE),
@@ -315,7 +316,7 @@ A_FILE = f'<FileObject>{ENTRY}<Hash hashtype="sha1">00FF</Hash></FileObject>'
 SNAPSHOT = f"<SnapshotInfo><Id>{ID}</Id><Time>2002-10-10T19:00:00</Time></SnapshotInfo>"
 
 
-@pytest.mark.parametrize(
+@each(
     ("data_type", "inside"),
     [
         ("mountInfo", ""),
@@ -469,7 +470,7 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize("document", EDGES)
+@each("document", EDGES)
 def test_the_common_shape_is_read_as_the_parser_reads_it(document):
     short = _short(document.encode().decode(), DocumentLimits())
     assert short == by_the_parser(document.encode())

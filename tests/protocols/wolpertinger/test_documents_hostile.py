@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.wolpertinger.xml_documents import COMPONENT, ID, LOWER, call, held, rejected, response
 
 from wirelake.errors import LocalProtocolError
@@ -54,7 +55,7 @@ def test_there_are_no_entities_but_those_of_xml(entity):
     assert rejected(call(held("string", entity))).fault is Fault.XML_INVALID
 
 
-@pytest.mark.parametrize(
+@each(
     ("data", "fault"),
     [
         (call().encode("utf-16"), Fault.DOCUMENT_NOT_UTF8),
@@ -167,7 +168,7 @@ HUGE = {
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("document", HUGE.values(), ids=HUGE.keys())
+@each("document", HUGE.values(), ids=HUGE.keys())
 def test_a_mebibyte_of_anything_is_refused_fast_with_a_short_detail(document):
     parsed = rejected(document)
     assert len(parsed.detail) < 400

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.cases import each
 
 from wirelake.errors import DecodeError
 from wirelake.protocols.wolpertinger.faults import Fault
@@ -22,8 +23,8 @@ def assembly(**changed) -> Assembly:
     return Assembly(**{"timeout": 20.0, "max_weight": 10_000, "max_sets": 3, **changed})
 
 
-@pytest.mark.parametrize("size", range(12))
-@pytest.mark.parametrize("limit", range(1, 13))
+@each("size", range(12))
+@each("limit", range(1, 13))
 def test_pieces_are_as_few_as_can_be_and_nearly_equal(size, limit):
     text = bytes(range(size))
     cut = split(text, limit)

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, text_of
 from tests.protocols.wolpertinger.test_documents import EVERY_COMPLEX, MESSAGE
 from tests.protocols.wolpertinger.xml_documents import LOWER, VECTORS
@@ -99,7 +100,7 @@ def test_an_object_says_all_of_a_text(text):
         assert encode(parse(given)) == text
 
 
-@pytest.mark.parametrize("vector", [vector for vector in VECTORS + OWN_VECTORS if vector["layer"] == 1], ids=lambda vector: vector["name"])
+@each("vector", [vector for vector in VECTORS + OWN_VECTORS if vector["layer"] == 1], ids=lambda vector: vector["name"])
 def test_parse_undoes_describe_for_every_text_of_the_vectors(vector):
     keyring = Keyring([KEYS])
     for describer in (None, Describer(), Describer(keyring)):
@@ -116,7 +117,7 @@ def test_parse_undoes_describe_for_every_text_of_the_vectors(vector):
                 check_inverse(text, describer)
 
 
-@pytest.mark.parametrize("vector", [vector for vector in VECTORS + OWN_VECTORS if vector["layer"] == 2], ids=lambda vector: vector["name"])
+@each("vector", [vector for vector in VECTORS + OWN_VECTORS if vector["layer"] == 2], ids=lambda vector: vector["name"])
 def test_parse_undoes_describe_for_every_document_of_the_vectors(vector):
     document = vector["xml"].encode()
     shown = check_inverse(text_of(document))
@@ -271,7 +272,7 @@ def test_a_bare_value_gets_the_type_a_call_would_send_it_as():
     assert encode(parse({"type": "message", "message_id": 1, "document": document})) == text
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "where"),
     [
         (None, "value: "),
@@ -347,7 +348,7 @@ def test_an_unreadable_text_says_why_and_where():
     assert described(b"result:99;message_id:1;")["name"] is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "names"),
     [
         ({}, "type"),

@@ -82,6 +82,7 @@ def check(text: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
         assert between == [*row[:LENGTH], row[LENGTH] + 1, *row[LENGTH + 1 :]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", PAIRS)
 def test_every_pair_beside_every_other(first):
     for second, payload in itertools.product(["", *PAIRS], ["", "aGk="]):

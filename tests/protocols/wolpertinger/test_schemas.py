@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.wolpertinger import schemas
 from tests.protocols.wolpertinger.test_documents import CALLS_OF_ANOTHER_SHAPE, EVERY_COMPLEX, MESSAGE
 from tests.protocols.wolpertinger.xml_documents import CALL_ID, CODE, COMPONENT, ID, METHOD, VECTORS, XMLNS, call, error, held, response
@@ -24,7 +25,7 @@ def fits(document: str | bytes) -> bool:
     return parsed.fault in OF_VALUES if isinstance(parsed, Rejected) else True
 
 
-@pytest.mark.parametrize("vector", [vector for vector in VECTORS if vector["layer"] == 2], ids=lambda vector: vector["name"])
+@each("vector", [vector for vector in VECTORS if vector["layer"] == 2], ids=lambda vector: vector["name"])
 def test_our_schema_agrees_with_the_vectors(vector):
     document = vector["xml"].encode()
     if b"<!DOCTYPE" in document:  # WOLP-17: refused before any schema
@@ -36,7 +37,7 @@ def test_our_schema_agrees_with_the_vectors(vector):
         assert fits(document) == vector["xsd_valid"]
 
 
-@pytest.mark.parametrize("document", CALLS_OF_ANOTHER_SHAPE)
+@each("document", CALLS_OF_ANOTHER_SHAPE)
 def test_documents_of_another_shape_fit_neither(document):
     is_about_instances = "schemaLocation" in document  # WOLP-14: no attribute is allowed, not even one that schemas always allow
     assert schemas.is_valid(document.encode()) == is_about_instances
@@ -177,7 +178,7 @@ COMPLEX = [
 ]
 
 
-@pytest.mark.parametrize(("name", "inside"), COMPLEX)
+@each(("name", "inside"), COMPLEX)
 def test_complex_values_are_judged_as_their_schema_judges_them(name, inside):
     document = call(held(name[0].lower() + name[1:], f"<{name}>{inside}</{name}>"))
     is_valid = schemas.is_valid(f"<{name}{XMLNS}>{inside}</{name}>".encode(), "complex")

@@ -9,11 +9,13 @@ from tests.protocols.wolpertinger.simulation import World, calls, trust
 from wirelake.protocols.wolpertinger.trust.state import STRANGER
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_calls_over_a_hostile_network(seed):
     calls(seed, TRUSTED if seed % 2 else STRANGER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_trust_over_a_hostile_network(seed):
     trust(seed)

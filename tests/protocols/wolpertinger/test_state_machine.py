@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.cases import each
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, Pair, read, say, session
 
 from wirelake.errors import LocalProtocolError
@@ -12,7 +13,6 @@ from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.messages import Envelope
 from wirelake.protocols.wolpertinger.state_machine import (
-    INITIAL,
     MESSAGES,
     TRANSITIONS,
     Encrypted,
@@ -40,7 +40,7 @@ EXAMPLES = {
 ALL = list(itertools.product(State, Speaker, MESSAGES))
 
 
-@pytest.mark.parametrize(("state", "speaker", "message"), ALL, ids=lambda one: getattr(one, "name", None) or one.__name__)
+@each(("state", "speaker", "message"), ALL, ids=lambda one: getattr(one, "name", None) or one.__name__)
 def test_a_message_that_the_table_lacks_is_refused_and_changes_nothing(state, speaker, message):
     one = session(speaker.other)
     one.state = state
@@ -56,12 +56,6 @@ def test_every_message_is_what_the_table_calls_it():
         known = None if isinstance(message, bytes) else message
         assert message_kind(known, False) is what
         assert message_kind(known, True) is (ResetNotice if what is ResetNotice else Encrypted)
-
-
-def test_names_are_distinct():
-    names = [one.__struct_config__.tag for one in MESSAGES]
-    assert len(set(names)) == len(names)
-    assert INITIAL is State.CLEAR
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda one: one.__name__)

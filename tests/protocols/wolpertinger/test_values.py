@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import each
 
 from wirelake.errors import LocalProtocolError, RemoteProtocolError
 from wirelake.protocols.wolpertinger.faults import Fault
@@ -101,14 +102,14 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("data_type", "text", "value"), GOOD)
+@each(("data_type", "text", "value"), GOOD)
 def test_a_text_is_a_value(data_type, text, value):
     parsed = parse(data_type, text)
     assert parsed == value
     assert type_of(parsed) == data_type
 
 
-@pytest.mark.parametrize(("data_type", "text"), BAD)
+@each(("data_type", "text"), BAD)
 def test_wolp_18_a_text_that_is_no_value_is_305(data_type, text):
     with pytest.raises(RemoteProtocolError) as refused:
         parse(data_type, text)
@@ -123,7 +124,7 @@ def test_not_a_number_is_one():
     assert written(math.nan) == ("double", "NaN")
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "data_type", "text"),
     [
         (True, "boolean", "true"),

@@ -1,4 +1,4 @@
-"""Two sessions on a link that cuts, in a world whose time is a number; every step is followed by a look at what must always hold."""
+"""Two sessions of YAMP on a link that cuts or loses, and what holds after every step."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from typing import NamedTuple
 
 import msgspec
+from tests.protocols import sides
 from tests.protocols.yamp import speech
 
 from wirelake.protocols.yamp.events import Ended, Noticed, Opened, SessionEvent
@@ -31,64 +32,29 @@ def quiet(**changes: object) -> Options:
     return msgspec.structs.replace(QUIET, **changes)
 
 
-class Side:
-    """A session with its owner: drains it after every step, keeps what came out, and checks it."""
+class Side(sides.Side):
+    """One side; what it said is a list of messages, so that a link of datagrams can carry them."""
 
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, cut: int = 4096, seed: int = 4) -> None:
-        self.session = Session(speaker, options, draw=random.Random(seed + speaker).randbytes)
-        self.cut = cut
-        self.now = 0.0
-        self.heard: list[SessionEvent] = []
+        super().__init__(Session(speaker, options, draw=random.Random(seed + speaker).randbytes), cut)
         self.said: list[bytes] = []
         self.unsent: list[bytes] = []
-        self.started = False
-
-    def start(self) -> None:
-        self.session.start(self.now)
-        self.started = True
-        self.drain()
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the other side, in the pieces the link makes of them; a datagram whole."""
+        """A datagram comes whole."""
         if self.session.options.datagrams:
             self.session.receive(data, self.now)
             self.drain()
-            return
-        for at in range(0, len(data), self.cut):
-            self.session.receive(data[at : at + self.cut], self.now)
-            self.drain()
+        else:
+            super().receive(data)
 
-    def eof(self) -> None:
-        self.session.receive_eof(self.now)
-        self.drain()
-
-    def tick(self) -> None:
-        self.session.tick(self.now)
-        self.drain()
-        deadline = self.session.deadline
-        assert deadline is None or deadline > self.now, "a timer that is due again at once"
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass, waking the session whenever it asked for it."""
-        until = self.now + seconds
-        while (deadline := self.session.deadline) is not None and deadline <= until:
-            self.now = max(self.now, deadline)
-            self.tick()
-        self.now = until
-        self.tick()
-
-    def drain(self) -> None:
+    def take_output(self) -> None:
         output = self.session.messages()
         self.said += output
         self.unsent += output
-        self.heard += self.session.events()
-        self.check()
 
     def check(self) -> None:
-        """What holds after every step."""
         session, options = self.session, self.session.options
-        assert session.output() == b""
-        assert session.events() == []
         endings = [event for event in self.heard if isinstance(event, Ended)]
         opened = [event for event in self.heard if isinstance(event, Opened)]
         assert len(opened) <= 1
@@ -104,11 +70,6 @@ class Side:
             assert session.deadline is not None or options.handshake_timeout is None
 
     # What tests ask.
-
-    @property
-    def ended(self) -> Ended:
-        assert self.session.ended is not None
-        return self.session.ended
 
     @property
     def messages(self) -> list[Message]:
@@ -139,52 +100,20 @@ class Side:
         return [event for event in self.heard if isinstance(event, kind)][-1]
 
 
-class Pair:
-    """A client and a server, and the link between them."""
+class Pair(sides.Pair[Side]):
+    """A client and a server, and a link that loses messages."""
 
     def __init__(self, cut: int = 4096, client: Options = DEFAULT_OPTIONS, server: Options = DEFAULT_OPTIONS) -> None:
-        self.client = Side(CLIENT, client, cut)
-        self.server = Side(SERVER, server, cut)
-        self.lost: list[bytes] = []
+        super().__init__(Side(CLIENT, client, cut), Side(SERVER, server, cut))
         self.drop = lambda _: False
         """Which messages the link loses."""
 
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        return self.client, self.server
-
-    def start(self) -> Pair:
-        for side in self.sides:
-            side.start()
-        self.settle()
-        return self
-
-    def settle(self) -> None:
-        """Carry messages until none are left to carry."""
-        moved = True
-        while moved:
-            moved = False
-            for side in self.sides:
-                side.drain()
-            for one, other in (self.sides, self.sides[::-1]):
-                said, one.unsent = one.unsent, []
-                kept = [each for each in said if not self.drop(each)]
-                for data in kept if one.session.options.datagrams else [b"".join(kept)]:
-                    other.receive(data)
-                moved |= bool(said)
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass for both, in the order of their deadlines."""
-        until = self.client.now + seconds
-        while True:
-            deadlines = [side.session.deadline for side in self.sides if side.session.deadline is not None]
-            now = min([until, *deadlines])
-            for side in self.sides:
-                side.now = max(side.now, now)
-                side.tick()
-            self.settle()
-            if now >= until:
-                return
+    def carry(self, one: Side, other: Side) -> bool:
+        said, one.unsent = one.unsent, []
+        kept = [each for each in said if not self.drop(each)]
+        for data in kept if one.session.options.datagrams else [b"".join(kept)]:
+            other.receive(data)
+        return bool(said)
 
 
 def established(options: Options = DEFAULT_OPTIONS, *, speaker: Speaker = SERVER, cut: int = 4096) -> Side:

@@ -1,14 +1,13 @@
-"""The scanner, run in both its forms at once: whatever is scanned here is also a proof that compiled and plain agree."""
+"""The scanner in both its forms, held to the slow reader."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import numpy as np
+from tests.protocols.both_forms import BothForms, Scan, Walk
 from tests.protocols.yamp import twin
 
-from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, PART, PARTS, START, compiled
+from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, PART, PARTS, START
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.yamp.scanner import (
@@ -20,36 +19,23 @@ from wirelake.protocols.yamp.scanner import (
     ODD_SERIALIZER,
     ODD_URI,
     ODDITIES,
+    PART_COLUMNS,
     ROW_COLUMNS,
     URI,
     URI_LENGTH,
-    find,
-    scan,
-    walk,
 )
 
 ODD = {"bool": ODD_BOOL, "uri": ODD_URI, "reason": ODD_REASON, "serializer": ODD_SERIALIZER}
 
 
-class Scan(NamedTuple):
-    """What one call of `scan` gave."""
-
-    rows: list[list[int]]
-    end: int
-    need: int
+FORMS = BothForms("yamp", ROW_COLUMNS, PART_COLUMNS)
 
 
 def scanned(data: bytes, limits: Limits = DEFAULT_LIMITS, *, start: int = 0, rows: int = 64) -> Scan:
-    """Scan once, plain and compiled, and see that both say the same."""
-    plain = [-7] * (rows * ROW_COLUMNS)
-    said = scan(data, start, len(data), plain, [], limits.for_scan())
-    fast = np.full(rows * ROW_COLUMNS, -7)
-    assert compiled(scan)(np.frombuffer(data, np.uint8), start, len(data), fast, np.zeros(1, np.int64), limits.for_scan()) == said
-    assert fast.tolist() == plain
-    count, used, end, need = said
-    assert used == 0
-    assert plain[count * ROW_COLUMNS :] == [-7] * (len(plain) - count * ROW_COLUMNS), "wrote beyond its rows"
-    return Scan([plain[at : at + ROW_COLUMNS] for at in range(0, count * ROW_COLUMNS, ROW_COLUMNS)], end, need)
+    """Scan once, plain and compiled; there are no parts."""
+    outcome = FORMS.scan(data, limits.for_scan(), start=start, rows=rows, parts=0)
+    assert outcome.parts == []
+    return outcome
 
 
 def only(data: bytes, limits: Limits = DEFAULT_LIMITS) -> list[int]:
@@ -92,38 +78,11 @@ def agrees_with_twin(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Scan:
     return found
 
 
-class Walk(NamedTuple):
-    """What walking all runs gave, all calls together."""
-
-    rows: list[list[int]]
-    run_of: list[int]
-    ends: list[int]
-
-
 def walked(data: bytes, runs: Sequence[tuple[int, int]], limits: Limits = DEFAULT_LIMITS, *, rows: int = 64) -> Walk:
-    """Walk runs to their end, plain and compiled, resuming as often as the tables are full."""
-    plain = _walked(walk, data, runs, limits, rows)
-    assert _walked(compiled(walk), np.frombuffer(data, np.uint8), runs, limits, rows) == plain
-    return plain
-
-
-def _walked(form, data, runs, limits, rows) -> Walk:
-    starts, stops = np.array([one for one, _ in runs], np.int64), np.array([one for _, one in runs], np.int64)
-    table, run_of, parts = np.zeros(rows * ROW_COLUMNS, np.int64), np.zeros(rows, np.int64), np.zeros(1, np.int64)
-    ends = np.full(len(runs), -1, np.int64)
-    all_rows, all_runs, calls = [], [], 0
-    run, at = 0, int(starts[0]) if runs else 0
-    while run < len(runs):
-        count, _, run, at = form(data, starts, stops, run, at, table, run_of, parts, ends, limits.for_scan())
-        calls += 1
-        assert calls < 10_000, "no end"
-        all_rows += table[: count * ROW_COLUMNS].reshape(count, ROW_COLUMNS).tolist()
-        all_runs += run_of[:count].tolist()
-    return Walk(all_rows, all_runs, ends.tolist())
+    """Walk runs to their end, plain and compiled; in how many calls does not matter."""
+    return FORMS.walk(data, runs, limits.for_scan(), rows=rows, parts=0)._replace(calls=0)
 
 
 def found(data: bytes, start: int = 0, limits: Limits = DEFAULT_LIMITS) -> int:
     """`find`, plain and compiled."""
-    at = find(data, start, len(data), limits.for_scan())
-    assert compiled(find)(np.frombuffer(data, np.uint8), start, len(data), limits.for_scan()) == at
-    return at
+    return FORMS.find(data, start, None, limits.for_scan())

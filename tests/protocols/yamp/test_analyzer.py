@@ -7,6 +7,7 @@ from collections import Counter
 from functools import partial
 
 import pytest
+from tests.cases import each
 from tests.conformance.harness import directory, vectors
 from tests.lake import yamp_sessions
 from tests.lake.histories import yamp as history
@@ -46,7 +47,7 @@ def cases(tmp_path_factory):
     return dict(zip(yamp_sessions.CASES, in_order, strict=True))
 
 
-@pytest.mark.parametrize("case", yamp_sessions.CASES)
+@each("case", yamp_sessions.CASES)
 def test_the_rules_that_are_broken(cases, case):
     assert rules(fed(cases[case])) == yamp_sessions.BROKEN.get(case, [])
 
@@ -211,6 +212,14 @@ def test_the_echo_is_compared_in_either_order(tmp_path):
     assert analyzer.place is None, "once both were heard, only what they said is kept"
 
 
+def test_a_version_that_both_sides_name_but_nobody_supports_is_no_handshake(tmp_path):
+    """YAMP-3: agreeing on a version is not enough."""
+    talk = Talk(tmp_path).client(speech.handshake(2)).server(speech.handshake(2)).analyzed()
+    assert talk.standing().handshake == "refused"
+    assert "VERSION_UNSUPPORTED" in rules(talk)
+    assert Talk(tmp_path).shake().analyzed().standing().handshake == "complete"
+
+
 def test_a_serializer_that_was_echoed_was_not_refused(tmp_path):
     refusal = speech.close(b"Serializer json not supported. Use xml")
     assert "SERIALIZER_UNSUPPORTED" not in rules(Talk(tmp_path).shake().server(refusal).analyzed())
@@ -242,6 +251,7 @@ def histories(tmp_path_factory):
     return {seed: sessions(history.write(folder, seed)) for seed in history.SEEDS}
 
 
+@pytest.mark.slow
 def test_random_histories_break_every_rule_that_history_shows(histories):
     found = Counter(rule for every in histories.values() for session in every.values() for rule in rules(fed(session)))
     assert {fault.name for fault in Fault} - set(found) == {fault.name for fault in UNSEEN}
@@ -262,7 +272,7 @@ def test_random_histories_have_sessions_of_every_kind(histories):
     assert all(300 < count < 700 for count in messages), messages
 
 
-@pytest.mark.parametrize("seed", history.SEEDS)
+@each("seed", history.SEEDS)
 def test_results_do_not_depend_on_how_a_history_was_fed(histories, seed):
     """State out and in again between any two steps; events before all messages, or in the order of time."""
     dice = random.Random(seed)

@@ -9,6 +9,7 @@ import cbor2
 import msgspec
 import numpy as np
 import pytest
+from tests.cases import each
 from tests.protocols.yamp import speech
 
 from wirelake.protocols.kernel import compiled
@@ -58,7 +59,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@each("name", BOMBS)
 def test_a_bomb_is_refused_and_takes_little_memory(name):
     serializer, body = BOMBS[name]
     tracemalloc.start()

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.scanning import walked
 from tests.protocols.yamp.speech import OTHER, SPOKEN, UID
@@ -49,7 +50,7 @@ def shared(runs, **how):
     return pa.table(found.shared).to_pylist()
 
 
-@pytest.mark.parametrize("name", SPOKEN)
+@each("name", SPOKEN)
 def test_every_field_is_a_column_by_its_name(name):
     (row,) = own([SPOKEN[name]])
     said = MEANT[name]

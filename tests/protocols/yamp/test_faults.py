@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.cases import each
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.pair import CLIENT, SERVER, Side, answer, established, options, quiet
 from tests.protocols.yamp.speech import OTHER, UID
@@ -145,8 +146,8 @@ def test_every_fault_can_be_brought_about():
     assert sorted([*HEARD, *GREETED, *TOLD, *LIVED, *LOCAL]) == sorted(Fault)
 
 
-@pytest.mark.parametrize("fault", [*HEARD, *GREETED, *TOLD], ids=lambda fault: fault.name)
-@pytest.mark.parametrize("size", [1, 4096])
+@each("fault", [*HEARD, *GREETED, *TOLD], ids=lambda fault: fault.name)
+@each("size", [1, 4096])
 def test_what_a_peer_says_is_the_fault_and_is_answered_by_its_rule(fault, size):
     said = {**HEARD, **GREETED, **TOLD}[fault]
     result = answer(said, handshake=fault not in HEARD, cut=size, speaker=CLIENT if fault in TOLD else SERVER)
@@ -173,7 +174,7 @@ def test_calling_code_is_told(fault):
     assert str(error).startswith(f"{fault.clause}: {fault.text}")
 
 
-@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
+@each("fault", Fault, ids=lambda fault: fault.name)
 def test_every_fault_has_its_rule(fault):
     assert fault.rule is RULES[fault]
     assert re.fullmatch(r"YAMP-([1-9]|[1-4]\d|5[0-3])", fault.clause)

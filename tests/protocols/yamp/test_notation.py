@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from tests.cases import each
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import OTHER, SPOKEN, UID
 
@@ -17,7 +18,7 @@ def described(data):
     return next(describe(whole, rows[0], parts, base=100) for whole, rows, parts in buffer().feed(data))
 
 
-@pytest.mark.parametrize("said", SPOKEN.values(), ids=SPOKEN)
+@each("said", SPOKEN.values(), ids=SPOKEN)
 def test_an_object_is_the_message_both_ways(said):
     one = described(said)
     assert (one["offset"], one["length"]) == (100, len(said))
@@ -69,7 +70,7 @@ def test_what_may_be_left_out():
 EVENT = {"type": "event", "uid": UID.hex(), "uri": "foo"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "complaint"),
     [
         ({"fault": "X"}, "fault"),

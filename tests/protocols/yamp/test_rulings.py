@@ -6,6 +6,7 @@ import math
 import uuid
 
 import pytest
+from tests.cases import each
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.pair import CLIENT, SERVER, Pair, Side, answer, established, options, quiet
 from tests.protocols.yamp.speech import OTHER, UID
@@ -276,7 +277,7 @@ def test_yamp_21_only_a_server_redirects():
     assert caught.value.fault is Fault.REDIRECT_BY_CLIENT
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "scheme", "complaint"),
     [
         ("http://a:1", "tcp", "not one of"),

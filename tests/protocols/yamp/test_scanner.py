@@ -9,6 +9,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.scanning import agrees_with_twin, fault_of, found, only, scanned, walked
 from tests.protocols.yamp.speech import SPOKEN, STREAMS, mutated
@@ -24,7 +25,7 @@ SHORT = Limits(one_byte_redirect_size=True)
 TOLERATED = {"empty-handshake": ODD_SERIALIZER}
 
 
-@pytest.mark.parametrize("name", SPOKEN)
+@each("name", SPOKEN)
 def test_a_right_message_has_no_fault(name):
     said = SPOKEN[name]
     row = only(said)
@@ -32,7 +33,7 @@ def test_a_right_message_has_no_fault(name):
     agrees_with_twin(said)
 
 
-@pytest.mark.parametrize("name", SPOKEN)
+@each("name", SPOKEN)
 def test_every_byte_of_a_message_takes_every_value_between_neighbours(name):
     """Sizes, types, codes and text one by one: both readers say the same of it and of what follows."""
     said = SPOKEN[name]
@@ -44,7 +45,7 @@ def test_every_byte_of_a_message_takes_every_value_between_neighbours(name):
             agrees_with_twin(speech.ping() + bytes(turned) + speech.close(b"x"))
 
 
-@pytest.mark.parametrize("name", SPOKEN)
+@each("name", SPOKEN)
 def test_an_unfinished_message_says_what_it_needs_once_that_is_known(name):
     said = SPOKEN[name]
     row = only(said)
@@ -54,7 +55,7 @@ def test_an_unfinished_message_says_what_it_needs_once_that_is_known(name):
         assert (one.rows, one.end, one.need) == ([], 0, len(said) if held >= head else 0)
 
 
-@pytest.mark.parametrize("kind", range(256))
+@each("kind", range(256))
 def test_every_type(kind):
     row = only(bytes((kind,)) + bytes(40)) if kind > 8 else scanned(bytes((kind,)) + bytes(60)).rows[0]
     if kind > 8:
@@ -64,8 +65,8 @@ def test_every_type(kind):
         assert (row[FAULT], row[KIND]) == (0, kind)
 
 
-@pytest.mark.parametrize("size", [7, 8, 9, 2**24, 2**31 - 1, 2**31, 2**32 - 1])
-@pytest.mark.parametrize("make", [speech.event, speech.request, speech.response])
+@each("size", [7, 8, 9, 2**24, 2**31 - 1, 2**31, 2**32 - 1])
+@each("make", [speech.event, speech.request, speech.response])
 def test_the_body_limit_is_the_last_size_accepted_and_checked_before_the_body(make, size):
     head = make(body=b"", size=size)
     one = scanned(head, SMALL)
@@ -90,14 +91,14 @@ def test_a_redirect_has_two_bytes_of_size_or_one():
     assert row[BODY_LENGTH] == 65535
 
 
-@pytest.mark.parametrize("value", range(256))
+@each("value", range(256))
 def test_truth_values(value):
     for said in (speech.request(progressive=value), speech.cancel(kill=value)):
         row = only(said)
         assert (row[CODE], row[ODDITIES], row[FAULT]) == (value, ODD_BOOL if value > 1 else 0, 0)
 
 
-@pytest.mark.parametrize("value", range(256))
+@each("value", range(256))
 def test_response_types(value):
     assert fault_of(speech.response(kind=value)) == ((None, 0) if value < 4 else (Fault.RESPONSE_TYPE_UNKNOWN, 37))
 
@@ -138,7 +139,7 @@ def test_an_empty_uri_is_odd_and_no_fault():
         assert (row[FAULT], row[ODDITIES]) == (0, ODD_URI)
 
 
-@pytest.mark.parametrize("said", SPOKEN.values(), ids=SPOKEN)
+@each("said", SPOKEN.values(), ids=SPOKEN)
 def test_rows_that_are_full_stop_the_scan_and_lose_nothing(said):
     everything = said + b"".join(SPOKEN.values())
     whole = scanned(everything)

@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import each
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import OTHER, SPOKEN, STREAMS, UID, mutated
 
@@ -41,7 +42,7 @@ MEANT = {
 }
 
 
-@pytest.mark.parametrize("name", SPOKEN)
+@each("name", SPOKEN)
 def test_what_is_meant_is_what_is_said(name):
     assert decode(SPOKEN[name]) == MEANT[name]
     assert encode(MEANT[name]) == SPOKEN[name]
@@ -54,7 +55,7 @@ def test_every_message_comes_back(said, short):
     assert decode(encode(said, limits), limits) == said
 
 
-@pytest.mark.parametrize("name", SPOKEN)
+@each("name", SPOKEN)
 def test_decode_wants_one_whole_message_and_nothing_else(name):
     said = SPOKEN[name]
     for held in range(len(said)):
@@ -71,7 +72,7 @@ def test_a_decode_error_names_clause_and_place():
         decode(speech.event(b"abc\xff"))
 
 
-@pytest.mark.parametrize(
+@each(
     ("said", "fault"),
     [
         (Event(UID, "u" * 256), Fault.URI_SIZE),
@@ -140,7 +141,7 @@ def test_where_a_stream_is_cut_does_not_matter(data, places):
     assert parsed([data[at : at + 1] for at in range(len(data))])[0] == whole[0]
 
 
-@pytest.mark.parametrize("name", SPOKEN)
+@each("name", SPOKEN)
 def test_every_message_through_every_cut(name):
     said = SPOKEN[name]
     for at in range(len(said) + 1):
