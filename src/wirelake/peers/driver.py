@@ -352,12 +352,18 @@ class Driver:
                 wait.reschedule(self.now)
 
     def _handle_all(self, events: list[Any], gather: bool) -> None:
+        """Handle events, and send what they cause."""
         self._is_settling = not gather
+        handle = self._handle
         try:
-            for number, event in enumerate(events, 1):
-                self._handle(event)
-                if number % SHARE == 0:
-                    self._push()
+            if len(events) <= SHARE:
+                for event in events:
+                    handle(event)
+            else:
+                for number, event in enumerate(events, 1):
+                    handle(event)
+                    if number % SHARE == 0:
+                        self._push()
         finally:
             self._is_settling = False
         if not gather:

