@@ -29,6 +29,13 @@ FLUSH_POLL: Final = 0.01
 """Seconds between two looks at what is still unsent when a connection is being closed."""
 FIRST_BYTES: Final = 8
 """Bytes of the peer that are kept from the beginning: enough to tell what else it may speak."""
+BULK: Final = 256 * 1024
+"""Bytes received in large reads after which a connection has its scanner compiled, in a thread.
+
+Compiling takes a second of CPU, so short conversations go without.
+"""
+LARGE_READ: Final = 4096
+"""Bytes of one read from which compiled scanners are worth it."""
 SLICE: Final = 64 * 1024
 """Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
 
@@ -56,6 +63,9 @@ class Drivable(Protocol):
     @property
     def is_proven(self) -> bool:
         """Whether the peer has sent a valid message."""
+
+    def compile(self) -> None:
+        """Make receiving faster, if that is possible. Takes a second: it is called in a thread."""
 
     def release(self) -> None:
         """Free memory: the session is over, and nothing will be received or sent."""
@@ -89,6 +99,7 @@ class Driver:
         stream: Stream,
         handle: Callable[[Any], None],
         *,
+        handle_many: Callable[[list[Any]], None] | None = None,
         linger: float,
         stall_timeout: float,
         max_unsent: int,
@@ -107,6 +118,7 @@ class Driver:
         """The same stream, if it can call when bytes arrive."""
         self._messages = messages if isinstance(stream, MessageStream) else None
         self._handle = handle
+        self._handle_many = handle_many
         self._linger = linger
         self._stall_timeout = stall_timeout
         self._max_unsent = max_unsent
@@ -140,6 +152,8 @@ class Driver:
         """How much was given to the stream up to the last question of the session."""
         self._told = 0
         """How much of that the session knows to have left."""
+        self._bulk = 0
+        """Bytes of large reads so far."""
         self.first_bytes = b""
         """What the peer sent first, up to `FIRST_BYTES`."""
 
@@ -233,7 +247,7 @@ class Driver:
     def _release(self) -> None:
         """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
         self._session.release()
-        self._handle, self._messages = _ignore, None
+        self._handle, self._handle_many, self._messages = _ignore, None, None
 
     async def _listen(self) -> None:
         """Read until the session ends."""
@@ -317,10 +331,17 @@ class Driver:
         now = self.active_at = self._loop.time()
         if len(self.first_bytes) < FIRST_BYTES:
             self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
+        if len(data) >= LARGE_READ and self._bulk < BULK:
+            self._count_bulk(len(data))
         self._session.receive(data, now)
         if self._record is not None and (frames := self._session.frames):
             self._record.received(frames, lambda: self._session.frame_sizes)
         self._settle(self._gather)
+
+    def _count_bulk(self, size: int) -> None:
+        self._bulk += size
+        if self._bulk >= BULK:
+            self._loop.run_in_executor(None, self._session.compile)
 
     def _take_end(self, reason: OSError | None) -> None:
         """The peer closed the connection, or it broke."""
@@ -356,7 +377,9 @@ class Driver:
         self._is_settling = not gather
         handle = self._handle
         try:
-            if len(events) <= SHARE:
+            if self._handle_many is not None:
+                self._handle_many(events)
+            elif len(events) <= SHARE:
                 for event in events:
                     handle(event)
             else:

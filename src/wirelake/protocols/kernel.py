@@ -4,7 +4,8 @@ A kernel is a plain function over bytes that writes integers into flat tables. I
 runs compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form that this process uses.
 Both forms write the same rows, and tests compare them.
 
-Users choose nothing: processes that decode blocks or serve call `use_compiled`, and `buffer.py` still scans few bytes plain.
+Users choose nothing: processes that decode blocks or serve call `use_compiled`. Live peers that receive in bulk let `Buffer.compile` run in
+a thread. `buffer.py` still scans few bytes plain.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ __all__ = [
     "kernel",
     "over_arrays",
     "positions",
+    "ready",
     "strider",
     "table",
     "u16",
@@ -154,6 +156,9 @@ compiled_from = COMPILED_BYTES
 
 Tests set it to 0, so that compiled scanners see small messages too.
 """
+
+ready: dict[Callable[..., object], Callable[..., object]] = {}
+"""Scanners that were compiled for live sessions while these scanned plain: see `Buffer.compile`."""
 
 _kernels: list[Callable[..., object]] = []
 _dispatchers: dict[Callable[..., object], Callable[..., object]] = {}

@@ -38,6 +38,7 @@ _CLIENT_CERTIFICATE: Final = ("alert certificate required", "alert unknown ca", 
 With TLS 1.3 they come after the client's handshake.
 """
 _INT: Final = struct.Struct("@i")
+_ZERO: Final = bytes(_INT.size)
 
 
 class TcpStream(asyncio.Protocol):
@@ -52,6 +53,7 @@ class TcpStream(asyncio.Protocol):
         self.remote: Address = ("unknown", 0)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
+        self._socket: socket.socket
         self._unread: deque[bytes] = deque()
         """What arrived and was not handed out."""
         self._unread_size = 0
@@ -121,10 +123,11 @@ class TcpStream(asyncio.Protocol):
     @property
     def unacknowledged(self) -> int:
         """See Stream: known on Linux."""
-        sock = self._transport.get_extra_info("socket")
+        if self._transport.is_closing():  # its descriptor may belong to another file by now
+            return 0
         try:
-            size: int = _INT.unpack(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(_INT.size)))[0]
-        except (AttributeError, OSError, ValueError):  # another system, or closed
+            size: int = _INT.unpack(fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, _ZERO))[0]
+        except (AttributeError, OSError, ValueError):  # another system
             return 0
         return size
 
@@ -164,6 +167,7 @@ class TcpStream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshakes of TCP and TLS are done."""
         self._transport = cast(asyncio.Transport, transport)
+        self._socket = transport.get_extra_info("socket")
         self._transport.set_write_buffer_limits(WRITE_HIGH)
         if transport.get_extra_info("ssl_object") is not None:
             self.kind = "tls"

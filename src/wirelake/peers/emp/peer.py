@@ -150,17 +150,18 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         self._inbox_changed.set()
 
     def _on_data(self, event: DataReceived) -> None:
-        if self.options.on_data is None:
+        on_data = self.options.on_data
+        if on_data is None:
             self._inbox.append(event)
             self._inbox_changed.set()
             self._work.put(len(event.body))
             return
         try:
-            result = self.options.on_data(self, event)
+            result = on_data(self, event)
         except Exception:
             self._data_failed()
             return
-        if is_awaitable(result):
+        if result is not None and is_awaitable(result):
             self._work.attend(self._attend(result), len(event.body))
 
     def _on_request(self, request: RequestReceived) -> None:

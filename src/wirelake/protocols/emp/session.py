@@ -6,7 +6,7 @@ raise LocalProtocolError or SessionClosed, for an error of the caller. `now` is 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -61,6 +61,10 @@ from wirelake.protocols.emp.wire import blocks, buffer, data, encode, exchange
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
 from wirelake.protocols.reply_timer import ReplyClock
 from wirelake.protocols.stream_session import StreamSession
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 
@@ -331,6 +335,16 @@ class Session(StreamSession[SessionEvent]):
             else:  # EMP-33: a bye is not answered
                 self._end(Ended(Ending.BYE, self.peer, False))
 
+    def _take_bulk(self, data: bytes, rows: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]) -> bool:
+        """Take data without extensions, without a look at each message."""
+        if self.ended is not None or self.state is not _OPEN or len(parts):
+            return self.ended is not None
+        if not (rows[:, KIND] == _DATA).all() or rows[:, (FAULT, ODDITIES)].any():
+            return False
+        starts, ends = rows[:, BODY].tolist(), rows[:, (BODY, BODY_LENGTH)].sum(axis=1).tolist()
+        self._events += [DataReceived(data[start:end]) for start, end in zip(starts, ends, strict=True)]
+        return True
+
     def _take_hello(self, version: int, now: float) -> None:
         if version != VERSION:  # EMP-27
             self.fail(Fault.VERSION_UNSUPPORTED, f"version {version}")
@@ -338,6 +352,7 @@ class Session(StreamSession[SessionEvent]):
         self._handshake_deadline = None
         self._plan_ping(now)
         self._events.append(Opened(version))
+        self._buffer.bulk = self._take_bulk
 
     def _take_pong(self, now: float) -> None:
         if not self._pong.waits:  # EMP-30
