@@ -67,8 +67,8 @@ lint: $(VENV)/.lint  ## Format, lint, types, import contracts, words in user-vis
 docs: $(VENV)/.lake  ## Write the generated pages of docs/
 	@$(BIN)/python docs/generate.py
 
-bench: $(VENV)/.bench  ## Print the figures of benchmarks/
-	@for one in startup scan buffer echo event_mesh event_mesh_node yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest lake follow; do $(BIN)/python benchmarks/$$one.py || exit 1; done
+bench: $(VENV)/.bench  ## Run benchmarks/ and print one table of goals and rivals (QUICK=1: minutes; JSON, SEED; ONLY="echo scan")
+	@$(BIN)/python benchmarks $(ONLY) $(if $(QUICK),--quick) --seed $(or $(SEED),0) --json $(or $(JSON),benchmarks.json)
 
 wheel: $(BIN)/python  ## Build the wheel, and test it without Spark
 	@$(PIP) install --constraint constraints.txt build

@@ -245,9 +245,9 @@ def active(function: F) -> F:
     return compiled(function) if _use_compiled else function
 
 
-def array(data: bytes) -> Octets:
-    """Return bytes in the form that active kernels read."""
-    if not _use_compiled:
+def array(data: bytes, *, compiled: bool | None = None) -> Octets:
+    """Return bytes in the form that active kernels read, or plain or compiled ones."""
+    if not (_use_compiled if compiled is None else compiled):
         return data
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
 
@@ -263,9 +263,9 @@ def table(rows: int, columns: int) -> Numbers:
     return np.zeros(rows * columns, np.int64)
 
 
-def positions(places: list[int]) -> Numbers:
-    """Return where segments begin or end, in the form that active kernels read."""
-    if not _use_compiled:
+def positions(places: list[int], *, compiled: bool | None = None) -> Numbers:
+    """Return where segments begin or end, in the form that active kernels read, or plain or compiled ones."""
+    if not (_use_compiled if compiled is None else compiled):
         return places
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
 

@@ -302,7 +302,8 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None = None, serve
     """Open a connection; raises OSError (ssl.SSLError is one)."""
     named = (server_name or host) if tls is not None else None
     try:
-        _, stream = await asyncio.get_running_loop().create_connection(TcpStream, host, port, ssl=tls, server_hostname=named)
+        stream = TcpStream()
+        await asyncio.get_running_loop().create_connection(lambda: stream, host, port, ssl=tls, server_hostname=named)
     except OSError:
         raise
     except ValueError as reason:  # a name that no name can be, for instance with an empty label
@@ -312,8 +313,9 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None = None, serve
 
 async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None, kind: type[TcpStream] = TcpStream) -> TcpStream:
     """The stream of an accepted socket; raises OSError, also when there is no TLS handshake in time."""
+    stream = kind()
     async with asyncio.timeout(TLS_TIMEOUT):
-        _, stream = await asyncio.get_running_loop().connect_accepted_socket(kind, sock, ssl=tls)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: stream, sock, ssl=tls)
     return stream
 
 

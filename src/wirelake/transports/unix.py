@@ -47,7 +47,8 @@ class UnixListener(Listener):
 async def connect(path: str, tls: ssl.SSLContext | None = None) -> UnixStream:
     """Open a connection; raises OSError."""
     named = "localhost" if tls is not None else None
-    _, stream = await asyncio.get_running_loop().create_unix_connection(UnixStream, path, ssl=tls, server_hostname=named)
+    stream = UnixStream()
+    await asyncio.get_running_loop().create_unix_connection(lambda: stream, path, ssl=tls, server_hostname=named)
     return stream
 
 
