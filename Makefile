@@ -80,8 +80,8 @@ oracles: $(VENV)/.test  ## Compare the reader with capinfos and tshark on 984 ca
 	@$(BIN)/python tests/oracles/fetch.py .oracles $(PACKAGES)
 	@WIRELAKE_ORACLES=$(CURDIR)/.oracles WIRELAKE_ORACLES_PACKAGES="$(PACKAGES)" WIRELAKE_MUTATIONS=$(or $(MUTATIONS),10000) $(BIN)/python -m pytest tests/oracles
 
-bench: $(VENV)/.bench  ## Print the figures of benchmarks/
-	@for one in startup scan buffer echo event_mesh event_mesh_node yamp_scan yamp_live relink_scan relink_live wolpertinger_scan wolpertinger_live wolpertinger_lake ingest lake follow; do $(BIN)/python benchmarks/$$one.py || exit 1; done
+bench: $(VENV)/.bench  ## Run benchmarks/ and print one table of goals and rivals (QUICK=1: minutes; JSON, SEED; ONLY="echo scan")
+	@$(BIN)/python benchmarks $(ONLY) $(if $(QUICK),--quick) --seed $(or $(SEED),0) --json $(or $(JSON),benchmarks.json)
 
 ##@ Check
 lint: $(VENV)/.lint  ## Format, lint, types, import contracts, words in user-visible text

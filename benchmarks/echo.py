@@ -1,47 +1,47 @@
-"""Echo requests with 64 in flight: EMP against NATS and gRPC, all from Python, the two sides in processes of their own.
+"""Echo requests of 64 bytes with 64 in flight: EMP and YAMP against NATS, gRPC and a bare WebSocket, a second.
 
-Every rival sends the same number of requests of 64 bytes, on uvloop, and the rivals take turns; the median of three runs counts. NATS goes
-through its server, because that is what it is; gRPC has bytes for messages, so that no codec is measured.
+Both sides are processes of their own, on uvloop, and every answer is checked. Ours and the rivals take turns; the median counts. NATS goes
+through its server, because that is what it is; gRPC has bytes for messages, so that no codec is measured; the bare `websockets` echo has JSON
+in and out, as YAMP has.
 
-Goals: EMP at least 2 times NATS and 10 times gRPC.
+Goals: EMP at least 2 x NATS and 10 x gRPC; YAMP over TCP at least 1.5 x NATS and 3 x gRPC, over WebSocket at least the bare echo.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import importlib.util
-import json
-import shutil
-import socket
 import statistics
-import subprocess
-import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from figures import show, verdict
+from figures import Figure, Role, main, report
+from rivals import absent, broker, outcome, started, told
 
 IN_FLIGHT = 64
 BODY = b"x" * 64
+TEXT = "x" * (len(BODY) - 2)
+"""Takes as many bytes in JSON as the other bodies."""
 SUBJECT = "echo"
 METHOD = "/bench.Echo/Say"
-GOALS = {"nats": 2, "grpc": 10}
+REQUESTS = 20_000
+FEW = {"grpc": 4000}
+"""Requests of rivals that are slow."""
+TURNS, QUICK_TURNS = 5, 3
+TABLE = "Echo requests, 64 in flight"
 
 Ask = Callable[[], Awaitable[object]]
 
 
-# Both sides of each rival. A server prints a line when it can be asked; a client prints what it saw as JSON.
+# Both sides of each. A server prints where it is; a client reports what it saw.
 
 
-async def emp_server(_: str) -> None:
+async def emp_server(_: str, _count: int) -> None:
     from wirelake.peers.emp import serve
-    from wirelake.protocols.kernel import use_compiled
 
-    use_compiled()
     async with serve("tcp://127.0.0.1:0", on_request=lambda _, request: request.body) as server:
         print(server.address, flush=True)
         await asyncio.Event().wait()
@@ -49,20 +49,46 @@ async def emp_server(_: str) -> None:
 
 async def emp_client(address: str, count: int) -> None:
     from wirelake.peers.emp import connect
-    from wirelake.protocols.kernel import use_compiled
 
-    use_compiled()
     async with connect(address) as peer:
         await measure(lambda: peer.request(BODY), count)
 
 
-async def nats_server(address: str) -> None:
+def yamp(scheme: str) -> tuple[Role, Role]:
+    """Server and client over one transport."""
+
+    async def server(_: str, _count: int) -> None:
+        from wirelake.peers.yamp import Service, serve
+
+        service = Service()
+        service.request("echo", lambda _, call: call.body)
+        with tempfile.TemporaryDirectory() as folder:
+            place = f"unix://{folder}/echo.sock" if scheme == "unix" else f"{scheme}://127.0.0.1:0"
+            async with serve(place, service) as listening:
+                print(listening.address, flush=True)
+                await asyncio.Event().wait()
+
+    async def client(address: str, count: int) -> None:
+        from wirelake.peers.yamp import connect
+
+        async with connect(address) as peer:
+            await measure(lambda: peer.request("echo", TEXT), count, as_bytes)
+
+    return server, client
+
+
+def as_bytes(answer: Any) -> bytes:
+    """What `measure` compares."""
+    assert answer == TEXT
+    return BODY
+
+
+async def nats_server(address: str, _count: int) -> None:
     import nats
-    from nats.aio.msg import Msg
 
     connection = await nats.connect(address)
 
-    async def answer(message: Msg) -> None:
+    async def answer(message: Any) -> None:
         await message.respond(message.data)
 
     await connection.subscribe(SUBJECT, cb=answer)
@@ -79,7 +105,7 @@ async def nats_client(address: str, count: int) -> None:
     await connection.close()
 
 
-async def grpc_server(_: str) -> None:
+async def grpc_server(_: str, _count: int) -> None:
     import grpc.aio
 
     async def answer(request: bytes, _context: object) -> bytes:
@@ -102,135 +128,103 @@ async def grpc_client(address: str, count: int) -> None:
         await measure(lambda: call(BODY), count)
 
 
+async def websockets_server(_: str, _count: int) -> None:
+    import msgspec
+    from websockets.asyncio.server import serve
+
+    encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+
+    async def answer(connection: Any) -> None:
+        async for message in connection:
+            await connection.send(encode(decode(message)))
+
+    async with serve(answer, "127.0.0.1", 0, compression=None) as listening:
+        print(f"ws://127.0.0.1:{listening.sockets[0].getsockname()[1]}", flush=True)
+        await asyncio.Event().wait()
+
+
+async def websockets_client(address: str, count: int) -> None:
+    import msgspec
+    from websockets.asyncio.client import connect
+
+    encode, decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+    waiting: deque[asyncio.Future[Any]] = deque()
+    loop = asyncio.get_running_loop()
+    async with connect(address, compression=None) as connection:
+
+        async def read() -> None:
+            async for message in connection:
+                waiting.popleft().set_result(decode(message))
+
+        async def ask() -> Any:
+            answer = loop.create_future()
+            waiting.append(answer)  # answers come in the order of requests
+            await connection.send(encode(TEXT))
+            return await answer
+
+        reading = asyncio.create_task(read())
+        await measure(ask, count, as_bytes)
+        reading.cancel()
+
+
 async def measure(ask: Ask, count: int, body: Callable[[Any], bytes] = lambda answer: answer) -> None:
-    """Keep 64 requests in flight until `count` are answered, after a tenth of that to warm up."""
+    """Keep 64 requests in flight until `count` are answered, after as many to warm up."""
 
     async def asker(each: int) -> None:
         for _ in range(each):
             assert body(await ask()) == BODY
 
-    for each in (count // IN_FLIGHT // 10 + 1, count // IN_FLIGHT):
-        began, worked = time.perf_counter(), time.process_time()
+    for _ in range(2):
+        began = time.perf_counter()
         async with asyncio.TaskGroup() as group:
             for _ in range(IN_FLIGHT):
-                group.create_task(asker(each))
-        seconds, busy = time.perf_counter() - began, time.process_time() - worked
-    print(json.dumps({"seconds": seconds, "busy": busy, "requests": count // IN_FLIGHT * IN_FLIGHT}), flush=True)
+                group.create_task(asker(count // IN_FLIGHT))
+        seconds = time.perf_counter() - began
+    report(rate=count // IN_FLIGHT * IN_FLIGHT / seconds)
 
 
-ROLES = {"emp": (emp_server, emp_client), "nats": (nats_server, nats_client), "grpc": (grpc_server, grpc_client)}
+PAIRS: dict[str, tuple[Role, Role]] = {
+    "emp": (emp_server, emp_client),
+    "yamp-tcp": yamp("tcp"),
+    "yamp-ws": yamp("ws"),
+    "yamp-unix": yamp("unix"),
+    "nats": (nats_server, nats_client),
+    "grpc": (grpc_server, grpc_client),
+    "websockets": (websockets_server, websockets_client),
+}
+ROLES = {f"{name}-{side}": role for name, pair in PAIRS.items() for side, role in zip(("server", "client"), pair, strict=True)}
 
 
-# The match.
-
-
-@contextlib.contextmanager
-def started(*command: str) -> Iterator[str]:
-    """A server process for as long as the block runs; gives the first line it prints."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline().strip()
-        if not line:
-            raise SystemExit(f"{' '.join(command)} did not start")
-        yield line
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@contextlib.contextmanager
-def broker() -> Iterator[str]:
-    """nats-server on a free port of loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen([find_broker(), "-a", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(100):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.05)
-        yield f"nats://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def find_broker() -> str:
-    """Debian puts it where only root looks."""
-    return shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin:/usr/local/sbin") or ""
-
-
-def absent() -> dict[str, str]:
-    """Rivals that cannot take part -> how to install what they lack."""
-    lacking = {}
-    if importlib.util.find_spec("nats") is None:
-        lacking["nats"] = "pip install nats-py"
-    elif not find_broker():
-        lacking["nats"] = "apt-get install nats-server (or put a release of github.com/nats-io/nats-server on the PATH)"
-    if importlib.util.find_spec("grpc") is None:
-        lacking["grpc"] = "pip install grpcio"
-    return lacking
-
-
-def play(name: str, count: int, script: str = __file__) -> dict[str, float]:
-    """One run of one rival, all processes fresh."""
-    here = [sys.executable, str(Path(script).resolve()), "--role"]
+def play(name: str, count: int) -> float:
+    """One run, all processes fresh: requests a second."""
     with contextlib.ExitStack() as stack:
         through = stack.enter_context(broker()) if name == "nats" else "-"
-        address = stack.enter_context(started(*here, f"{name}-server", "--address", through))
-        client = [*here, f"{name}-client", "--address", address, "--requests", str(count)]
-        found = subprocess.run(client, check=True, stdout=subprocess.PIPE, text=True, timeout=600)
-    return dict(json.loads(found.stdout))
+        server = stack.enter_context(started(__file__, f"{name}-server", through))
+        return outcome(__file__, f"{name}-client", told(server), count)["rate"]
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--requests", type=int, default=20_000)
-    options.add_argument("--times", type=int, default=3)
-    options.add_argument("--role", help=argparse.SUPPRESS)
-    options.add_argument("--address", default="-", help=argparse.SUPPRESS)
-    chosen = options.parse_args()
-    if chosen.role:
-        take_part(chosen.role, chosen.address, chosen.requests)
-        return
+def run(quick: bool, seed: int) -> list[Figure]:  # noqa: ARG001 - nothing is drawn
+    """See the top of this file."""
     lacking = absent()
-    for name, remedy in lacking.items():
-        print(f"{name} does not take part: {remedy}", file=sys.stderr)
-    names = [name for name in ROLES if name not in lacking]
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}
-    for _ in range(chosen.times):
+    names = [name for name in PAIRS if name not in lacking]
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(QUICK_TURNS if quick else TURNS):
         for name in names:
-            runs[name].append(play(name, chosen.requests))
-    rates = {name: statistics.median(run["requests"] / run["seconds"] for run in found) for name, found in runs.items()}
-    busy = {name: statistics.median(run["busy"] / run["requests"] for run in found) for name, found in runs.items()}
-    lines = [
-        [
-            name,
-            f"{rates[name]:,.0f}",
-            f"{1e6 * IN_FLIGHT / rates[name]:,.0f}",
-            f"{1e6 * busy[name]:.0f}",
-            f"{rates['emp'] / rates[name]:.1f} x",
-        ]
-        for name in names
+            rates[name].append(play(name, FEW.get(name, REQUESTS) // (4 if quick else 1)))
+    found = {name: statistics.median(seen) for name, seen in rates.items()}
+
+    def figure(name: str, ours: str, rival: str = "", theirs: str = "", least: float | None = None) -> Figure:
+        return Figure(table=TABLE, name=name, ours=found[ours], unit="/s", rival=rival, theirs=found.get(theirs), least=least)
+
+    return [
+        figure("EMP", "emp", "nats-py", "nats", 2),
+        figure("EMP", "emp", "grpc.aio", "grpc", 10),
+        figure("YAMP over TCP", "yamp-tcp", "nats-py", "nats", 1.5),
+        figure("YAMP over TCP", "yamp-tcp", "grpc.aio", "grpc", 3),
+        figure("YAMP over WebSocket", "yamp-ws", "websockets, JSON", "websockets", 1),
+        figure("YAMP over a Unix socket", "yamp-unix"),
     ]
-    columns = ["echo", "requests/s", "mean latency, µs", "client CPU, µs/request", "EMP is"]
-    show(f"{chosen.requests:,} echo requests of {len(BODY)} bytes, {IN_FLIGHT} in flight, median of {chosen.times}", columns, lines)
-    for name, goal in GOALS.items():
-        if name in rates:
-            verdict(f"EMP echo >= {goal} x {name}", rates["emp"] >= goal * rates[name], f"{rates['emp'] / rates[name]:.1f} x")
-
-
-def take_part(role: str, address: str, count: int, roles: dict[str, tuple[Any, Any]] = ROLES) -> None:
-    """What a child process does."""
-    import uvloop
-
-    name, _, side = role.rpartition("-")
-    server, client = roles[name]
-    with contextlib.suppress(KeyboardInterrupt):
-        uvloop.run(server(address) if side == "server" else client(address, count))
 
 
 if __name__ == "__main__":
-    main()
+    main(run, __doc__, ROLES)

@@ -5,14 +5,12 @@ Goal: 10 million packets a second a core.
 
 from __future__ import annotations
 
-import argparse
 import random
-import time
 from collections.abc import Callable
 
 import numpy as np
 
-from figures import show, verdict
+from figures import Figure, best, main
 from wirelake.protocols.kernel import FAULT, compiled, use_compiled
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.link.core import LinkCore
@@ -24,6 +22,8 @@ from wirelake.protocols.relink.state_machine import Speaker
 from wirelake.protocols.relink.wire import encode
 
 GOAL = 10.0
+TABLE = "Compiled scans, messages a second on one core"
+SESSION = "Sessions without sockets"
 ROWS = 4096
 """Rows scanned in one go, so that they stay in the cache as they do in the lake."""
 LIMITS = DEFAULT_LIMITS.for_scan(Stage.PACKETS, 4, 4)
@@ -62,16 +62,6 @@ def in_turns(data: np.ndarray, rows: np.ndarray, parts: np.ndarray) -> int:
     return count
 
 
-def best(run: Callable[[], int], times: int) -> float:
-    """Nanoseconds a packet, the best of several runs: the least disturbed one."""
-    found = []
-    for _ in range(times):
-        began = time.perf_counter_ns()
-        count = run()
-        found.append((time.perf_counter_ns() - began) / count)
-    return min(found)
-
-
 def receiving(data: bytes, count: int, times: int) -> float:
     """Nanoseconds a message from bytes to events and back to an acknowledgement, without a socket."""
     options = Options(ping_interval=None, max_unconsumed=1 << 40)
@@ -93,27 +83,23 @@ def receiving(data: bytes, count: int, times: int) -> float:
     return best(run, times)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--times", type=int, default=20)
-    chosen = options.parse_args()
+def run(quick: bool, seed: int) -> list[Figure]:  # noqa: ARG001 - nothing is drawn
+    """See the top of this file."""
     use_compiled()
+    times = 5 if quick else 20
     rows, parts = np.zeros(ROWS * ROW_COLUMNS, np.int64), np.zeros((4 * ROWS + 1024) * PART_COLUMNS, np.int64)
-    lines, rates = [], []
-    for name, make in (("message of 128 bytes", small), ("acknowledgement", acknowledgements), ("mix", mixed)):
+    figures = []
+    for name, make in (("messages of 128 bytes", small), ("acknowledgements", acknowledgements), ("mix", mixed)):
         said = make(ROWS)
-        packets = b"".join(map(encode, said))
-        data = np.frombuffer(packets * 20, np.uint8)
+        data = np.frombuffer(b"".join(map(encode, said)) * 20, np.uint8)
         assert in_turns(data, rows, parts) == 20 * len(said)
         assert not rows.reshape(-1, ROW_COLUMNS)[:, FAULT].any()
-        took = best(lambda: in_turns(data, rows, parts), chosen.times)  # noqa: B023 - run at once
-        rates.append(1000 / took)
-        lines.append([name, f"{len(packets) / len(said):.0f}", f"{took:.1f}", f"{1000 / took:.1f}"])
-    show("Scanning Relink packets, best of several", ["packets", "bytes", "ns", "million/s"], lines)
-    verdict(f"scan >= {GOAL:g} million packets a second a core", min(rates) >= GOAL, " ".join(f"{rate:.1f}" for rate in rates))
-    took = receiving(b"".join(map(encode, small(1000))), 1000, chosen.times)
-    print(f"a session, from bytes to a consumed message: {took:,.0f} ns, {1e9 / took:,.0f}/s")
+        took = best(lambda: in_turns(data, rows, parts), times)  # noqa: B023 - run at once
+        figures.append(Figure(table=TABLE, name=f"Relink {name}", ours=1e9 / took, unit="/s", least=1e6 * GOAL))
+    took = receiving(b"".join(map(encode, small(1000))), 1000, times)
+    figures.append(Figure(table=SESSION, name="Relink session, from bytes to a consumed message", ours=1e9 / took, unit="/s"))
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    main(run, __doc__)

@@ -5,15 +5,13 @@ Goal: compiled at least 100 times as fast as the `struct` loop.
 
 from __future__ import annotations
 
-import argparse
 import random
-import time
 from collections.abc import Callable
 
 import numpy as np
 
 import structloop
-from figures import show, verdict
+from figures import Figure, best, main
 from wirelake.protocols.emp import wire
 from wirelake.protocols.emp.messages import Bye, Compression, Data, Error, Hello, Message, Ping, Pong, RequestResponse
 from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS
@@ -21,6 +19,7 @@ from wirelake.protocols.kernel import FAULT, FAULT_AT, PART, compiled
 
 LIMITS = wire.DEFAULT_LIMITS
 GOAL = 100
+TABLE = "Compiled scans, messages a second on one core"
 BROKEN = bytes.fromhex(
     "0000000809000000 0000001005000000aabbccddeeff0011 0000000802010000 00000010058000000000000400000000 0000000405000000"
 )
@@ -86,43 +85,29 @@ def check(messages: list[Message]) -> None:
     assert wanted[:, PART].max(initial=0) <= len(parts)
 
 
-def best(run: Callable[[], int], times: int) -> float:
-    """Nanoseconds a message, the best of several runs: the least disturbed one."""
-    found = []
-    for _ in range(times):
-        began = time.perf_counter_ns()
-        count = run()
-        found.append((time.perf_counter_ns() - began) / count)
-    return min(found)
-
-
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--messages", type=int, default=1_000_000, help="for the compiled scanner; the others get a tenth")
-    options.add_argument("--times", type=int, default=5)
-    chosen = options.parse_args()
-    fast = compiled(wire.scan)
-    lines, ratios = [], []
+def run(quick: bool, seed: int) -> list[Figure]:
+    """See the top of this file."""
+    random.seed(seed)
+    fast, times, turns = compiled(wire.scan), (3 if quick else 7), (20 if quick else 100)
+    figures = []
     for name, make in (("plain data", plain), ("request-response", requests), ("mix", mixed)):
         messages = make(10_000)
         check(messages)
         frames = b"".join(map(wire.encode, messages))
-        long = np.frombuffer(frames * (chosen.messages // 10_000), np.uint8)
-        short = frames * max(chosen.messages // 100_000, 1)
+        long, short = np.frombuffer(frames * turns, np.uint8), frames * max(turns // 10, 1)
         rows, parts = np.zeros(ROWS * ROW_COLUMNS, np.int64), np.zeros((2 * ROWS + 16) * PART_COLUMNS, np.int64)
-        flat_rows, flat_parts = [0] * len(rows), [0] * len(parts)
-        quick = best(lambda: in_turns(fast, long, rows, parts), chosen.times)  # noqa: B023 - run at once
-        loop = best(lambda: len(structloop.scan(short, LIMITS)[0]), chosen.times)  # noqa: B023
-        slow = best(lambda: in_turns(wire.scan, short, flat_rows, flat_parts), 2)  # noqa: B023
-        ratios.append(loop / quick)
-        size = len(frames) / len(messages)
-        lines.append(
-            [name, f"{size:.0f}", f"{quick:.1f}", f"{loop:,.0f}", f"{slow:,.0f}", f"{loop / quick:.0f} x", f"{slow / quick:.0f} x"]
-        )
-    columns = ["frames", "bytes", "compiled, ns", "struct loop, ns", "uncompiled, ns", "struct loop takes", "uncompiled takes"]
-    show("Scanning EMP frames: nanoseconds a message, best of several", columns, lines)
-    verdict(f"compiled scan >= {GOAL} x a struct loop", min(ratios) >= GOAL, " ".join(f"{ratio:.0f} x" for ratio in ratios))
+        # In turns, so that a busy moment of the machine hits both alike.
+        found = [
+            (
+                best(lambda: in_turns(fast, long, rows, parts), 2),  # noqa: B023 - run at once
+                best(lambda: len(structloop.scan(short, LIMITS)[0]), 2),  # noqa: B023
+            )
+            for _ in range(times)
+        ]
+        quickest, loop = (1e9 / min(one) for one in zip(*found, strict=True))
+        figures.append(Figure(table=TABLE, name=f"EMP {name}", ours=quickest, unit="/s", rival="a struct loop", theirs=loop, least=GOAL))
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    main(run, __doc__)

@@ -5,20 +5,19 @@ Goal: at least 20 million messages a second on one core.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from figures import show, verdict
+from figures import Figure, best, main
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.yamp.messages import Cancel, Event, Message, Ping, Pong, Request, Response
 from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, ROW_COLUMNS
 from wirelake.protocols.yamp.wire import encode, scan
 
 GOAL = 20_000_000
+TABLE = "Compiled scans, messages a second on one core"
 ROWS = 4096
 """Rows scanned in one go, so that they stay in the cache as they do in the lake."""
 UIDS = [number.to_bytes(16) for number in range(1, 9)]
@@ -75,39 +74,6 @@ def check(messages: list[Message]) -> None:
     assert fast.tolist() == slow
 
 
-def best(run: Callable[[], int], times: int) -> float:
-    """Nanoseconds a message, the best of several runs: the least disturbed one."""
-    found = []
-    for _ in range(times):
-        began = time.perf_counter_ns()
-        count = run()
-        found.append((time.perf_counter_ns() - began) / count)
-    return min(found)
-
-
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--messages", type=int, default=1_000_000)
-    options.add_argument("--times", type=int, default=7)
-    chosen = options.parse_args()
-    lines, rates = [], []
-    for name, make in {"events": events, "requests and responses": exchanges, "mix": mixed}.items():
-        check(make(2000))
-        data = b"".join(map(encode, make(chosen.messages)))
-        view, rows = np.frombuffer(data, np.uint8), np.zeros(ROWS * ROW_COLUMNS, np.int64)
-        fast = best(lambda view=view, rows=rows: in_turns(compiled(scan), view, rows), chosen.times)
-        short = data[: len(data) // 50]
-        slow = best(lambda short=short: in_turns(scan, short[: whole(short)], [0] * (ROWS * ROW_COLUMNS)), 3)
-        rates.append(1e9 / fast)
-        lines.append(
-            [name, f"{len(data) / chosen.messages:.0f}", f"{fast:.1f}", f"{1e3 / fast:.1f}", f"{slow:,.0f}", f"{slow / fast:.0f} x"]
-        )
-    columns = ["messages", "bytes", "compiled, ns", "million/s", "uncompiled, ns", "uncompiled takes"]
-    show("Scanning YAMP messages: nanoseconds a message, best of several", columns, lines)
-    found = " ".join(f"{rate / 1e6:.0f}" for rate in rates)
-    verdict(f"scan >= {GOAL / 1e6:.0f} million messages/s a core", min(rates) >= GOAL, f"{found} million/s")
-
-
 def whole(data: bytes) -> int:
     """Where the last whole message ends."""
     rows = [0] * ROW_COLUMNS
@@ -117,5 +83,18 @@ def whole(data: bytes) -> int:
     return at
 
 
+def run(quick: bool, seed: int) -> list[Figure]:  # noqa: ARG001 - nothing is drawn
+    """See the top of this file."""
+    count, times = (200_000, 3) if quick else (1_000_000, 7)
+    figures = []
+    for name, make in {"events": events, "requests and responses": exchanges, "mix": mixed}.items():
+        check(make(2000))
+        data = b"".join(map(encode, make(count)))
+        view, rows = np.frombuffer(data, np.uint8), np.zeros(ROWS * ROW_COLUMNS, np.int64)
+        fast = best(lambda view=view, rows=rows: in_turns(compiled(scan), view, rows), times)
+        figures.append(Figure(table=TABLE, name=f"YAMP {name}", ours=1e9 / fast, unit="/s", least=GOAL))
+    return figures
+
+
 if __name__ == "__main__":
-    main()
+    main(run, __doc__)

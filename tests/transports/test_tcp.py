@@ -49,7 +49,7 @@ def test_small_messages_leave_at_once():
     async def main():
         one, two = await two_streams()
         for end in (one, two):
-            sock = end._writer.get_extra_info("socket")
+            sock = end._transport.get_extra_info("socket")
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             await end.close()
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from wirelake.capture.record.recorder import Connection
-from wirelake.transports.stream import MessageStream, Stream
+from wirelake.transports.stream import MessageStream, PushStream, Stream
 from wirelake.transports.tcp import plain
 
 __all__ = ["Drivable", "Driver"]
@@ -29,6 +29,13 @@ FLUSH_POLL: Final = 0.01
 """Seconds between two looks at what is still unsent when a connection is being closed."""
 FIRST_BYTES: Final = 8
 """Bytes of the peer that are kept from the beginning: enough to tell what else it may speak."""
+BULK: Final = 256 * 1024
+"""Bytes received in large reads after which a connection has its scanner compiled, in a thread.
+
+Compiling takes a second of CPU, so short conversations go without.
+"""
+LARGE_READ: Final = 4096
+"""Bytes of one read from which compiled scanners are worth it."""
 SLICE: Final = 64 * 1024
 """Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
 
@@ -56,6 +63,9 @@ class Drivable(Protocol):
     @property
     def is_proven(self) -> bool:
         """Whether the peer has sent a valid message."""
+
+    def compile(self) -> None:
+        """Make receiving faster, if that is possible. Takes a second: it is called in a thread."""
 
     def release(self) -> None:
         """Free memory: the session is over, and nothing will be received or sent."""
@@ -89,6 +99,7 @@ class Driver:
         stream: Stream,
         handle: Callable[[Any], None],
         *,
+        handle_many: Callable[[list[Any]], None] | None = None,
         linger: float,
         stall_timeout: float,
         max_unsent: int,
@@ -103,8 +114,11 @@ class Driver:
         """
         self._session = session
         self._stream = stream
+        self._push_stream = stream if isinstance(stream, PushStream) else None
+        """The same stream, if it can call when bytes arrive."""
         self._messages = messages if isinstance(stream, MessageStream) else None
         self._handle = handle
+        self._handle_many = handle_many
         self._linger = linger
         self._stall_timeout = stall_timeout
         self._max_unsent = max_unsent
@@ -113,6 +127,14 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._flush_planned = False
         self._planned = 0
+        self._is_settling = False
+        """Events are being handled: their output is sent afterwards."""
+        self._is_draining = False
+        """Reading stops because the peer does not read."""
+        self._alarm = asyncio.Event()
+        """A push stream has something that takes time: a peer that does not read, or an error."""
+        self._failure: Exception | None = None
+        """What the session or a handler raised while a push stream called."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0
         """When the timer fires; not every loop's handle can say so of a moment that has passed."""
@@ -130,6 +152,8 @@ class Driver:
         """How much was given to the stream up to the last question of the session."""
         self._told = 0
         """How much of that the session knows to have left."""
+        self._bulk = 0
+        """Bytes of large reads so far."""
         self.first_bytes = b""
         """What the peer sent first, up to `FIRST_BYTES`."""
 
@@ -160,8 +184,16 @@ class Driver:
                 self._release()
 
     def wake(self, size: int = 0) -> None:
-        """Send the session's output, of about this size, once per turn of the event loop."""
+        """Send the session's output, of about this size.
+
+        The first output in a turn of the event loop is sent at once, all other output of the turn together at its end.
+        """
         self._planned += size
+        if not self._flush_planned and not self._is_settling:
+            self._plan_flush()
+            self._push()
+
+    def _plan_flush(self) -> None:
         if not self._flush_planned:
             self._flush_planned = True
             self._loop.call_soon(self._settle)
@@ -198,12 +230,16 @@ class Driver:
         if self._readable.is_set():
             self._readable.clear()
             self._session.pause()
+            if self._push_stream is not None:
+                self._push_stream.pause()
 
     def go_on(self) -> None:
         """Read again."""
         if not self._readable.is_set():
             self._readable.set()
             self._session.resume(self.now)
+            if self._push_stream is not None and not self._is_draining:
+                self._push_stream.resume()
             self._arm()
 
     # Inside.
@@ -211,7 +247,7 @@ class Driver:
     def _release(self) -> None:
         """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
         self._session.release()
-        self._handle, self._messages = _ignore, None
+        self._handle, self._handle_many, self._messages = _ignore, None, None
 
     async def _listen(self) -> None:
         """Read until the session ends."""
@@ -226,58 +262,139 @@ class Driver:
                 self._record.received(rest)
 
     async def _read(self) -> None:
+        if self._push_stream is not None:
+            await self._watch(self._push_stream)
+            return
         while self._session.ended is None:
             await self._readable.wait()
             try:
                 data = await self._stream.receive()
             except OSError as reason:
-                data = b""
-                if isinstance(reason, ssl.SSLError):
-                    self.trouble = plain(reason)
-            if data:
-                self.active_at = self.now
-                if len(self.first_bytes) < FIRST_BYTES:
-                    self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
-                self._session.receive(data, self.now)
-                if self._record is not None and (frames := self._session.frames):
-                    self._record.received(frames, lambda: self._session.frame_sizes)
+                self._take_end(reason)
             else:
-                self._session.receive_eof(self.now)
-            self._settle(gather=self._gather)
-            # A peer that asks and does not listen gets no more attention. That takes more than what makes senders wait: two peers
-            # that both stopped reading because they are congested would wait for each other.
+                if data:
+                    self._take(data)
+                else:
+                    self._take_end(None)
             if self._stream.unsent > self._max_unsent:
-                self._session.pause()
-                await self._drain()
+                await self._drain_first()
+
+    async def _watch(self, stream: PushStream) -> None:
+        """Let the stream call when bytes arrive; do here what takes time."""
+        stream.attach(self._take_pushed, self._take_end)
+        if not self._readable.is_set():
+            stream.pause()
+        try:
+            while self._session.ended is None:
+                await self._alarm.wait()
+                self._alarm.clear()
+                if self._failure is not None:
+                    raise self._failure
+                if self._stream.unsent > self._max_unsent:
+                    await self._drain_first()
                 if self._readable.is_set():
-                    self._session.resume(self.now)
+                    stream.resume()
+        finally:
+            stream.detach()
+
+    async def _drain_first(self) -> None:
+        """Read no more before the peer has read enough: a peer that asks and does not listen gets no more attention.
+
+        That takes more than what makes senders wait: two peers that both stopped reading because they are congested would wait for each
+        other.
+        """
+        self._is_draining = True
+        self._session.pause()
+        try:
+            await self._drain()
+        finally:
+            self._is_draining = False
+        if self._readable.is_set():
+            self._session.resume(self.now)
+
+    def _take_pushed(self, data: bytes) -> None:
+        """Take bytes inside a call of the event loop: what goes wrong is raised in `run`."""
+        try:
+            self._take(data)
+        except Exception as reason:
+            self._failure = reason
+            self._alarm.set()
+            if self._push_stream is not None:
+                self._push_stream.detach()
+        else:
+            if self._push_stream is not None and self._stream.unsent > self._max_unsent:
+                self._push_stream.pause()
+                self._alarm.set()
+
+    def _take(self, data: bytes) -> None:
+        """Bytes of the peer."""
+        now = self.active_at = self._loop.time()
+        if len(self.first_bytes) < FIRST_BYTES:
+            self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
+        if len(data) >= LARGE_READ and self._bulk < BULK:
+            self._count_bulk(len(data))
+        self._session.receive(data, now)
+        if self._record is not None and (frames := self._session.frames):
+            self._record.received(frames, lambda: self._session.frame_sizes)
+        self._settle(self._gather)
+
+    def _count_bulk(self, size: int) -> None:
+        self._bulk += size
+        if self._bulk >= BULK:
+            self._loop.run_in_executor(None, self._session.compile)
+
+    def _take_end(self, reason: OSError | None) -> None:
+        """The peer closed the connection, or it broke."""
+        if isinstance(reason, ssl.SSLError):
+            self.trouble = plain(reason)
+        self._session.receive_eof(self.now)
+        self._settle(self._gather)
 
     def _settle(self, gather: bool = False) -> None:
         """After every call: drain the output, drain the events, read the deadline again."""
+        session = self._session
         if not gather:
             self._flush_planned = False
-            self._planned = 0
             self._push()
-        while events := self._session.events():
-            for number, event in enumerate(events, 1):
-                self._handle(event)
-                if number % SHARE == 0:
-                    self._push()
-            if not gather:
-                self._push()
-        if gather and self._session.ended is None:
-            self.wake()  # only now: tasks that the events have woken send first
+        while events := session.events():
+            self._handle_all(events, gather)
+        if session.ended is None:
+            if gather:
+                self._plan_flush()  # only now: tasks that the events have woken send first
+            else:
+                self._arm()
             return
         if gather:
             self._push()
-        if self._session.ended is not None:
-            for wait in self._waits:
-                if not wait.expired():
-                    wait.reschedule(self.now)
-        self._arm()
+        if self._push_stream is not None:
+            self._push_stream.detach()
+        for wait in self._waits:
+            if not wait.expired():
+                wait.reschedule(self.now)
+
+    def _handle_all(self, events: list[Any], gather: bool) -> None:
+        """Handle events, and send what they cause."""
+        self._is_settling = not gather
+        handle = self._handle
+        try:
+            if self._handle_many is not None:
+                self._handle_many(events)
+            elif len(events) <= SHARE:
+                for event in events:
+                    handle(event)
+            else:
+                for number, event in enumerate(events, 1):
+                    handle(event)
+                    if number % SHARE == 0:
+                        self._push()
+        finally:
+            self._is_settling = False
+        if not gather:
+            self._push()
 
     def _push(self) -> None:
         """Give the stream what the session has to say."""
+        self._planned = 0
         if self._messages is not None:
             if not (messages := self._messages()):
                 return
@@ -290,7 +407,7 @@ class Driver:
         else:
             return
         self._given += len(data)
-        self.active_at = self.now
+        self.active_at = self._loop.time()
         if (asked := self._session.asked) != self._asked:
             self._asked, self._question, self._told = asked, self._given, self._gone
         if self._record is not None:

@@ -99,6 +99,7 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
             session,
             stream,
             self._handle,
+            handle_many=self._handle_many,
             linger=options.linger,
             stall_timeout=options.stall_timeout,
             max_unsent=options.max_unsent,
@@ -203,6 +204,9 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
             if self._record is not None and self.ended is not None:
                 self._record.closed(self.ended.how.value)
             self._handlers = {}  # they refer to this object
+
+    _handle_many: Callable[[list[Any]], None] | None = None
+    """For peers whose events come in large numbers and cause no output at once: handles a list of them."""
 
     def _handle(self, event: Any) -> None:
         self._handlers[type(event)](event)

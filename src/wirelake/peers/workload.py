@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeGuard
 
-__all__ = ["Workload"]
+__all__ = ["Workload", "is_awaitable"]
+
+_VALUES: Final = frozenset({bytes, str, int, float, bool, type(None), list, tuple, dict})
+"""Types of answers that are certainly no awaitables."""
+
+
+def is_awaitable(answer: object) -> TypeGuard[Awaitable[Any]]:
+    """Whether a handler returned something to wait for; quick for plain values."""
+    return type(answer) not in _VALUES and inspect.isawaitable(answer)
 
 
 class Workload:

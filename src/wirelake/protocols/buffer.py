@@ -8,13 +8,17 @@ The buffer chooses how to scan by the number of bytes that wait: plain Python be
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from wirelake.protocols import kernel
 from wirelake.protocols.kernel import FAULT, LENGTH, START, Numbers, Octets, Scan, active
 
-__all__ = ["LARGE", "Buffer", "Frames"]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["LARGE", "Buffer", "Bulk", "Frames", "Glance"]
 
 BATCH: Final = 256
 """Frames scanned in one call."""
@@ -25,13 +29,34 @@ Frames = tuple[bytes, list[list[int]], list[int]]
 """Bytes, the rows of the frames in them, and their parts."""
 
 
+Glance = Callable[[bytes, tuple[int, ...]], tuple[list[list[int]], list[int]] | None]
+"""Reads bytes that are exactly one message of the commonest forms: the rows and parts that `scan` would write; else None.
+
+It takes a tenth of the time of a plain scan. A test for each protocol compares the two.
+"""
+
+
+Bulk: TypeAlias = "Callable[[bytes, npt.NDArray[np.int64], npt.NDArray[np.int64]], bool]"
+"""Takes many messages at once: bytes, a row for each message, a row for each part; returns False if it wants them one by one."""
+BULK: Final = 16
+"""Messages from which they are many."""
+
+
 class Buffer:
     """The unread end of a stream."""
 
     takes_datagrams = False
     """Whether `feed` takes datagrams, each one whole message."""
 
-    def __init__(self, scan: Scan, columns: int, part_columns: int, limits: tuple[int, ...], parts_per_frame: int) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        columns: int,
+        part_columns: int,
+        limits: tuple[int, ...],
+        parts_per_frame: int,
+        glance: Glance | None = None,
+    ) -> None:
         self._scan = scan
         self._compiled_scan = active(scan)
         self._has_compiled = self._compiled_scan is not scan
@@ -45,7 +70,7 @@ class Buffer:
         self._sizes_of_tables = (BATCH * columns, (BATCH + parts_per_frame) * part_columns)
         self._lists: tuple[list[int], list[int]] | None = None
         """Rows and parts that plain scans write to; made when first needed."""
-        self._arrays: tuple[Numbers, Numbers] | None = None
+        self._arrays: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
         """Rows and parts that compiled scans write to; made when first needed."""
         self._chunks: list[bytes] = []
         self._size = 0
@@ -53,6 +78,9 @@ class Buffer:
         self._last = b""
         self._end = 0
         self._sizes: list[int] = []
+        self._glance = glance
+        self.bulk: Bulk | None = None
+        """Sessions may take the messages of a compiled scan here, instead of what `feed` gives."""
         self.lost = False
         """True after a frame whose end cannot be known: nothing after it can be read."""
 
@@ -69,7 +97,7 @@ class Buffer:
     def clear(self) -> None:
         """Drop what is buffered: nothing more will be read."""
         self._chunks, self._last, self._end, self._size = [], b"", 0, 0
-        self._lists = self._arrays = None
+        self._lists = self._arrays = self.bulk = None
         self.lost = True
 
     @property
@@ -81,8 +109,14 @@ class Buffer:
         """How long the frames of `taken` are, one after the other; all of it in one if it is not large."""
         return self._sizes or [self._end]
 
-    def feed(self, data: bytes) -> Iterator[Frames]:
+    def feed(self, data: bytes) -> Iterable[Frames]:
         """Take what arrived; give whole frames, in batches. After `lost`, what arrives is not kept."""
+        if self._glance is not None and not self._size and not self.lost and (seen := self._glance(data, self.limits)) is not None:
+            self._last, self._end, self._sizes, self._needed = data, len(data), [], 1
+            return ((data, *seen),)
+        return self._scan_all(data)
+
+    def _scan_all(self, data: bytes) -> Iterator[Frames]:
         self._sizes = []
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
@@ -99,7 +133,9 @@ class Buffer:
         at, stop = 0, len(whole)
         while True:
             count, used, end, need = scan(view, at, stop, row_table, part_table, self.limits)
-            if count:
+            if count >= BULK and self.bulk is not None and not isinstance(row_table, list) and self._take_bulk(whole, count, used, end, need):
+                pass
+            elif count:
                 rows = self._table(row_table, count)
                 self.lost = rows[-1][FAULT] != 0 and rows[-1][START] == end
                 self._keep(whole, end, need)
@@ -111,8 +147,39 @@ class Buffer:
                 return
             at = end
 
+    def _take_bulk(self, whole: bytes, count: int, used: int, end: int, need: int) -> bool:
+        if self._arrays is None or self.bulk is None:
+            return False
+        rows = self._arrays[0][: count * self._columns].reshape(count, self._columns)
+        parts = self._arrays[1][: used * self._part_columns].reshape(used, self._part_columns)
+        if rows[-1, FAULT] or not self.bulk(whole, rows, parts):
+            return False
+        self._keep(whole, end, need)
+        if len(whole) > LARGE:
+            self._sizes += rows[:, LENGTH].tolist()
+        return True
+
+    def compile(self) -> None:
+        """Compile the scanner, or load it from Numba's cache, for all buffers of this protocol that are in use.
+
+        This takes a second, so it is for a thread. It does nothing without Numba, or where it is done.
+        """
+        if self._has_compiled or self._scan in kernel.ready:
+            return
+        try:
+            import numpy as np  # noqa: PLC0415 - see `_choose`
+
+            scan = kernel.compiled(self._scan)
+        except ImportError:
+            return
+        rows, parts = (np.zeros(size, np.int64) for size in self._sizes_of_tables)
+        scan(np.frombuffer(bytes(kernel.COMPILED_BYTES), np.uint8), 0, 0, rows, parts, self.limits)
+        kernel.ready[self._scan] = scan
+
     def _choose(self, whole: bytes) -> tuple[Scan, Octets, Numbers, Numbers]:
         """Choose how to scan so many bytes: the scanner, and bytes, rows and parts in the form it takes."""
+        if not self._has_compiled and (scan := kernel.ready.get(self._scan)) is not None:
+            self._has_compiled, self._compiled_scan = True, cast(Scan, scan)
         if not self._has_compiled or len(whole) < kernel.compiled_from:
             if self._lists is None:
                 rows, parts = self._sizes_of_tables

@@ -4,7 +4,8 @@ A kernel is a plain function over bytes that writes integers into flat tables. I
 runs compiled by Numba, which costs half a second once and is some hundred times faster. `active` gives the form that this process uses.
 Both forms write the same rows, and tests compare them.
 
-Users choose nothing: processes that decode blocks or serve call `use_compiled`, and `buffer.py` still scans few bytes plain.
+Users choose nothing: processes that decode blocks or serve call `use_compiled`. Live peers that receive in bulk let `Buffer.compile` run in
+a thread. `buffer.py` still scans few bytes plain.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ __all__ = [
     "kernel",
     "over_arrays",
     "positions",
+    "ready",
     "strider",
     "table",
     "u16",
@@ -160,6 +162,9 @@ compiled_from = COMPILED_BYTES
 
 Tests set it to 0, so that compiled scanners see small messages too.
 """
+
+ready: dict[Callable[..., object], Callable[..., object]] = {}
+"""Scanners that were compiled for live sessions while these scanned plain: see `Buffer.compile`."""
 
 _kernels: list[Callable[..., object]] = []
 _dispatchers: dict[Callable[..., object], Callable[..., object]] = {}
@@ -285,9 +290,9 @@ def active(function: F) -> F:
     return compiled(function) if _use_compiled else function
 
 
-def array(data: bytes) -> Octets:
-    """Return bytes in the form that active kernels read."""
-    if not _use_compiled:
+def array(data: bytes, *, compiled: bool | None = None) -> Octets:
+    """Return bytes in the form that active kernels read, or plain or compiled ones."""
+    if not (_use_compiled if compiled is None else compiled):
         return data
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
 
@@ -303,9 +308,9 @@ def table(rows: int, columns: int) -> Numbers:
     return np.zeros(rows * columns, np.int64)
 
 
-def positions(places: list[int]) -> Numbers:
-    """Return where segments begin or end, in the form that active kernels read."""
-    if not _use_compiled:
+def positions(places: list[int], *, compiled: bool | None = None) -> Numbers:
+    """Return where segments begin or end, in the form that active kernels read, or plain or compiled ones."""
+    if not (_use_compiled if compiled is None else compiled):
         return places
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
 

@@ -9,7 +9,7 @@ Columns and notations are loaded by a function, because they import Arrow or mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 from typing import Protocol as Interface
@@ -161,7 +161,7 @@ class FrameBuffer(Interface):
     def lost(self) -> bool:
         """Whether nothing more can be read."""
 
-    def feed(self, data: bytes) -> Iterator[Frames]:
+    def feed(self, data: bytes) -> Iterable[Frames]:
         """Take what arrived; give whole messages in batches."""
 
 

@@ -72,6 +72,10 @@ class StreamSession(Generic[EventT]):
         """How many bytes `rest` has."""
         return self._buffer.size
 
+    def compile(self) -> None:
+        """Compile the scanner of what is received: see `Buffer.compile`."""
+        self._buffer.compile()
+
     def release(self) -> None:
         """Free memory: the session is over, and nothing more will be received."""
         self._buffer.clear()

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-__all__ = ["CHUNK", "Address", "MessageStream", "Stream"]
+__all__ = ["CHUNK", "Address", "MessageStream", "PushStream", "Stream"]
 
 CHUNK = 256 * 1024
 """Bytes read in one go at most."""
@@ -64,3 +65,20 @@ class MessageStream(Stream, Protocol):
 
     def send_messages(self, messages: list[bytes]) -> None:
         """Queue messages; each stays whole."""
+
+
+@runtime_checkable
+class PushStream(Stream, Protocol):
+    """A stream that can call when bytes arrive: that saves a task switch and a turn of the event loop."""
+
+    def attach(self, arrived: Callable[[bytes], None], ended: Callable[[OSError | None], None]) -> None:
+        """Call `arrived` with everything from now on, then `ended` once; nothing is left to `receive`."""
+
+    def detach(self) -> None:
+        """Call no more; `receive` gives what comes."""
+
+    def pause(self) -> None:
+        """Call no more until `resume`: the socket is not read."""
+
+    def resume(self) -> None:
+        """Call again."""

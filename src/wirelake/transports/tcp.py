@@ -12,8 +12,9 @@ import socket
 import ssl
 import struct
 import termios
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from wirelake.transports.stream import CHUNK, Address
 
@@ -23,6 +24,8 @@ log = logging.getLogger("wirelake.tcp")
 
 WRITE_HIGH: Final = 1024 * 1024
 """Bytes queued for a peer that does not read, above which writers wait."""
+READ_HIGH: Final = 2 * CHUNK
+"""Bytes that arrived and nothing took, above which the socket is not read."""
 BACKLOG: Final = 512
 """Connections that wait to be accepted, and how many are accepted in one go."""
 ACCEPT_PAUSE: Final = 1.0
@@ -35,68 +38,223 @@ _CLIENT_CERTIFICATE: Final = ("alert certificate required", "alert unknown ca", 
 With TLS 1.3 they come after the client's handshake.
 """
 _INT: Final = struct.Struct("@i")
+_ZERO: Final = bytes(_INT.size)
 
 
-class TcpStream:
-    """A connected socket."""
+class TcpStream(asyncio.Protocol):
+    """A connected socket; asyncio calls it when something happens to the connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        transport = writer.transport
-        transport.set_write_buffer_limits(WRITE_HIGH)
-        self.kind = "tls" if transport.get_extra_info("ssl_object") is not None else "tcp"
-        self.local: Address = _address(transport.get_extra_info("sockname"))
-        self.remote: Address = _address(transport.get_extra_info("peername"))
+    congested = False
+    """See Stream."""
+
+    def __init__(self) -> None:
+        self.kind = "tcp"
+        self.local: Address = ("unknown", 0)
+        self.remote: Address = ("unknown", 0)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._socket: socket.socket
+        self._unread: deque[bytes] = deque()
+        """What arrived and was not handed out."""
+        self._unread_size = 0
+        self._is_over = False
+        """The peer sends no more."""
+        self._is_lost = False
+        self._error: Exception | None = None
+        """Why the connection broke, if it did."""
+        self._arrived: Callable[[bytes], None] | None = None
+        self._ended: Callable[[OSError | None], None] = _ignore_end
+        self._is_paused = False
+        """Our reader does not want more now."""
+        self._is_stopped = False
+        """The transport does not read."""
+        self._reader: asyncio.Future[None] | None = None
+        self._writers: set[asyncio.Future[None]] = set()
+        self._gone = asyncio.Event()
 
     async def receive(self) -> bytes:
         """See Stream."""
-        return await self._reader.read(CHUNK)
+        while not self._unread:
+            if self._error is not None:
+                raise _as_os_error(self._error)
+            if self._is_over:
+                return b""
+            self._read_on()
+            self._reader = self._loop.create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        data = self._unread.popleft() if len(self._unread) == 1 else self._join()
+        self._unread_size -= len(data)
+        self._read_on()
+        return data
+
+    def attach(self, arrived: Callable[[bytes], None], ended: Callable[[OSError | None], None]) -> None:
+        """See PushStream."""
+        self._arrived, self._ended, self._is_paused = arrived, ended, False
+        self._loop.call_soon(self._hand_out)
+
+    def detach(self) -> None:
+        """See PushStream."""
+        self._arrived, self._ended, self._is_paused = None, _ignore_end, False
+
+    def pause(self) -> None:
+        """See PushStream."""
+        self._is_paused = True
+        self._stop_reading()
+
+    def resume(self) -> None:
+        """See PushStream."""
+        if self._is_paused:
+            self._is_paused = False
+            self._loop.call_soon(self._hand_out)
 
     def send(self, data: bytes) -> None:
         """See Stream."""
-        if not self._writer.is_closing():
-            self._writer.write(data)
-
-    @property
-    def congested(self) -> bool:
-        """See Stream."""
-        return self.unsent > WRITE_HIGH
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     @property
     def unsent(self) -> int:
         """See Stream."""
-        return self._writer.transport.get_write_buffer_size()
+        return self._transport.get_write_buffer_size()
 
     @property
     def unacknowledged(self) -> int:
         """See Stream: known on Linux."""
-        sock = self._writer.get_extra_info("socket")
+        if self._transport.is_closing():  # its descriptor may belong to another file by now
+            return 0
         try:
-            size: int = _INT.unpack(fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(_INT.size)))[0]
-        except (AttributeError, OSError, ValueError):  # another system, or closed
+            size: int = _INT.unpack(fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, _ZERO))[0]
+        except (AttributeError, OSError, ValueError):  # another system
             return 0
         return size
 
     async def drain(self) -> None:
         """See Stream."""
-        await self._writer.drain()
+        while True:
+            if self._error is not None:
+                raise _as_os_error(self._error)
+            if self._is_lost:
+                raise ConnectionResetError("the connection is closed")
+            if not self.congested:
+                return
+            writer: asyncio.Future[None] = self._loop.create_future()
+            self._writers.add(writer)
+            try:
+                await writer
+            finally:
+                self._writers.discard(writer)
 
     def finish(self) -> None:
         """See Stream; TLS cannot say so."""
-        if self._writer.can_write_eof() and not self._writer.is_closing():
+        if self._transport.can_write_eof() and not self._transport.is_closing():
             with contextlib.suppress(OSError):
-                self._writer.write_eof()
+                self._transport.write_eof()
 
     async def close(self) -> None:
         """See Stream."""
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        self._transport.close()
+        await self._gone.wait()
 
     def abort(self) -> None:
         """See Stream."""
-        self._writer.transport.abort()
+        self._transport.abort()
+
+    # Calls of asyncio.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshakes of TCP and TLS are done."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._socket = transport.get_extra_info("socket")
+        self._transport.set_write_buffer_limits(WRITE_HIGH)
+        if transport.get_extra_info("ssl_object") is not None:
+            self.kind = "tls"
+        self.local = _address(transport.get_extra_info("sockname"))
+        self.remote = _address(transport.get_extra_info("peername"))
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        if self._arrived is not None and not self._is_paused and not self._unread:
+            self._arrived(data)
+            return
+        self._unread.append(data)
+        self._unread_size += len(data)
+        if self._unread_size > READ_HIGH:
+            self._stop_reading()
+        self._wake_reader()
+
+    def eof_received(self) -> bool:
+        """The peer sends no more; it may still read, unless TLS is spoken."""
+        self._end()
+        return self.kind != "tls"
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is closed."""
+        self._error, self._is_lost = self._error or error, True
+        self.congested = False
+        self._end()
+        self._wake_writers()
+        self._gone.set()
+
+    def pause_writing(self) -> None:
+        """More than WRITE_HIGH bytes wait to be sent."""
+        self.congested = True
+
+    def resume_writing(self) -> None:
+        """A quarter of that is left."""
+        self.congested = False
+        self._wake_writers()
+
+    # Inside.
+
+    def _join(self) -> bytes:
+        """As much as was asked for of what arrived."""
+        whole = b"".join(self._unread)
+        self._unread.clear()
+        if len(whole) > CHUNK:
+            self._unread.append(whole[CHUNK:])
+        return whole[:CHUNK]
+
+    def _hand_out(self) -> None:
+        """Pass on what arrived while nothing took it, then the end."""
+        while self._unread and self._arrived is not None and not self._is_paused:
+            data = self._unread.popleft()
+            self._unread_size -= len(data)
+            self._arrived(data)
+        if self._arrived is None or self._is_paused:
+            return
+        if self._is_over:
+            ended, self._ended = self._ended, _ignore_end
+            ended(None if self._error is None else _as_os_error(self._error))
+        else:
+            self._read_on()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._wake_reader()
+        if self._arrived is not None and not self._is_paused:
+            self._hand_out()
+
+    def _stop_reading(self) -> None:
+        if not self._is_stopped and not self._transport.is_closing():
+            self._is_stopped = True
+            self._transport.pause_reading()
+
+    def _read_on(self) -> None:
+        if self._is_stopped and self._unread_size <= READ_HIGH and not self._transport.is_closing():
+            self._is_stopped = False
+            self._transport.resume_reading()
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _wake_writers(self) -> None:
+        for writer in self._writers:
+            if not writer.done():
+                writer.set_result(None)
 
 
 class Listener:
@@ -144,21 +302,21 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None = None, serve
     """Open a connection; raises OSError (ssl.SSLError is one)."""
     named = (server_name or host) if tls is not None else None
     try:
-        return TcpStream(*await asyncio.open_connection(host, port, ssl=tls, server_hostname=named, limit=CHUNK))
+        stream = TcpStream()
+        await asyncio.get_running_loop().create_connection(lambda: stream, host, port, ssl=tls, server_hostname=named)
     except OSError:
         raise
     except ValueError as reason:  # a name that no name can be, for instance with an empty label
         raise OSError(f"{host!r} is no host name: {reason}") from None
+    return stream
 
 
 async def accept(sock: socket.socket, tls: ssl.SSLContext | None = None, kind: type[TcpStream] = TcpStream) -> TcpStream:
     """The stream of an accepted socket; raises OSError, also when there is no TLS handshake in time."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=CHUNK, loop=loop)
-    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    stream = kind()
     async with asyncio.timeout(TLS_TIMEOUT):
-        transport, _ = await loop.connect_accepted_socket(lambda: protocol, sock, ssl=tls)
-    return kind(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: stream, sock, ssl=tls)
+    return stream
 
 
 async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]) -> Listener:
@@ -214,6 +372,14 @@ def plain(reason: OSError) -> str:
     # asyncio joins the failures of several addresses into one text.
     several = dict.fromkeys(os.strerror(int(number)) for number in re.findall(r"\[Errno (\d+)\]", str(reason)))
     return ", ".join(several) or str(reason) or "no answer in time"
+
+
+def _as_os_error(reason: Exception) -> OSError:
+    return reason if isinstance(reason, OSError) else ConnectionResetError(str(reason))
+
+
+def _ignore_end(_: OSError | None) -> None:
+    """Nothing wants to know."""
 
 
 def _address(name: object) -> Address:

@@ -14,7 +14,6 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from wirelake.transports.stream import CHUNK
 from wirelake.transports.tcp import BACKLOG, Listener, TcpStream
 
 __all__ = ["UnixListener", "UnixStream", "connect", "listen"]
@@ -23,8 +22,9 @@ __all__ = ["UnixListener", "UnixStream", "connect", "listen"]
 class UnixStream(TcpStream):
     """A connected Unix socket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        super().__init__(reader, writer)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See TcpStream."""
+        super().connection_made(transport)
         if self.kind == "tcp":
             self.kind = "unix"
 
@@ -47,7 +47,9 @@ class UnixListener(Listener):
 async def connect(path: str, tls: ssl.SSLContext | None = None) -> UnixStream:
     """Open a connection; raises OSError."""
     named = "localhost" if tls is not None else None
-    return UnixStream(*await asyncio.open_unix_connection(path, ssl=tls, server_hostname=named, limit=CHUNK))
+    stream = UnixStream()
+    await asyncio.get_running_loop().create_unix_connection(lambda: stream, path, ssl=tls, server_hostname=named)
+    return stream
 
 
 async def listen(path: str, accepted: Callable[[socket.socket], None]) -> UnixListener:

@@ -126,7 +126,8 @@ def test_who_never_reads_is_read_no_more():
             async with besieged(options) as (server, raw):
                 text = "x" * 20_000
                 for number in range(1, 4000):
-                    raw.writer.write(line(number, called("Demo", "Echo", f'<object type="string">{text}</object>')))
+                    identifier = f"00000000-0000-0000-0000-{number:012}"  # an id in flight would not be answered
+                    raw.writer.write(line(number, called("Demo", "Echo", f'<object type="string">{text}</object>', call_id=identifier)))
                     if number % 50 == 0:
                         await asyncio.sleep(0)
                         if len(server.peers) == 1:

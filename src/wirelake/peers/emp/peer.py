@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable
@@ -13,6 +12,7 @@ import msgspec
 from wirelake.errors import RequestTimeout, WirelakeError
 from wirelake.peers.emp.options import Options
 from wirelake.peers.live_peer import LivePeer
+from wirelake.peers.workload import is_awaitable
 from wirelake.protocols.dialects import dialect
 from wirelake.protocols.emp.events import (
     DataReceived,
@@ -150,12 +150,19 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         self._inbox_changed.set()
 
     def _on_data(self, event: DataReceived) -> None:
-        if self.options.on_data is None:
+        on_data = self.options.on_data
+        if on_data is None:
             self._inbox.append(event)
             self._inbox_changed.set()
             self._work.put(len(event.body))
-        else:
-            self._work.attend(self._attend(event), len(event.body))
+            return
+        try:
+            result = on_data(self, event)
+        except Exception:
+            self._data_failed()
+            return
+        if result is not None and is_awaitable(result):
+            self._work.attend(self._attend(result), len(event.body))
 
     def _on_request(self, request: RequestReceived) -> None:
         if self.options.on_request is None:  # the session ended it already
@@ -165,19 +172,20 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         except Exception as reason:
             self._failed(request, reason)
             return
-        if inspect.isawaitable(answer):
+        if is_awaitable(answer):
             self._work.answer(self._answer(request, answer), len(request.body))
         else:
             self._respond(request, answer)
 
-    async def _attend(self, event: DataReceived) -> None:
+    async def _attend(self, result: Awaitable[None]) -> None:
         try:
-            result = self.options.on_data(self, event) if self.options.on_data else None
-            if inspect.isawaitable(result):
-                await result
+            await result
         except Exception:
-            log.exception("on_data failed for a message from %s", self.stream.remote)
-            self.fail(Fault.HANDLER_FAILED, "on_data")
+            self._data_failed()
+
+    def _data_failed(self) -> None:
+        log.exception("on_data failed for a message from %s", self.stream.remote)
+        self.fail(Fault.HANDLER_FAILED, "on_data")
 
     async def _answer(self, request: RequestReceived, answer: Awaitable[bytes]) -> None:
         try:

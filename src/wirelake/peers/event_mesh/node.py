@@ -50,6 +50,8 @@ SLICE: Final = 16
 
 At most so many overtake an urgent one.
 """
+BULK: Final = 2000
+"""Datagrams after which a node has its scanner compiled, in a thread: that takes a second of CPU, so short lives go without."""
 SHARE: Final = 64
 """Events published before others get their turn, if there is no reason to wait."""
 
@@ -249,7 +251,12 @@ class Node:
             raise ConnectFailed(f"cannot find {target} from {self.target}: {plain(reason)}") from None
 
     async def _listen(self, endpoint: Endpoint, session: Session) -> None:
+        left = BULK
         while datagrams := await endpoint.receive():
+            if left > 0:
+                left -= len(datagrams)
+                if left <= 0:
+                    asyncio.get_running_loop().run_in_executor(None, session.compile)
             if self._recording is not None:
                 self._recording.received(datagrams)
             session.receive_all(datagrams, self._now())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
 
 from wirelake.errors import DeliveryFailed, LocalProtocolError, RequestTimeout, UsageError
 from wirelake.protocols.relink.events import MessageReceived, Outcome
@@ -19,21 +21,25 @@ __all__ = ["Channel", "Inbound", "Receipt", "Transaction"]
 
 GOOD: Final = (Outcome.CONSUMED, Outcome.COMMITTED)
 """What a sender hopes for."""
+MOST: Final = 4096
+"""Messages of one `post_many` that are sent before the connection is asked whether it takes more."""
 
 
-class Receipt:
-    """What becomes of one message: `await` it for the outcome."""
+class Receipt(msgspec.Struct, eq=False):
+    """What becomes of a message, or of all messages of one `post_many`: `await` it for the outcome."""
 
-    __slots__ = ("channel", "outcome", "sequence", "size", "waiter")
-
-    def __init__(self, channel: bytes, sequence: int, size: int) -> None:
-        self.channel = channel
-        self.sequence = sequence
-        self.size = size
-        self.outcome: Outcome | None = None
-        """None so long as it is open."""
-        self.waiter: asyncio.Future[None] | None = None
-        """Set when there is an outcome and a task waits for it."""
+    channel: bytes
+    sequence: int
+    """The number of the message, of several of the last."""
+    size: int
+    count: int = 1
+    """Messages without an outcome."""
+    outcome: Outcome | None = None
+    """None so long as it is open; of several messages, the first that went wrong decides."""
+    waiter: asyncio.Future[None] | None = None
+    """Set when there is an outcome and a task waits for it."""
+    failure: Outcome | None = None
+    """The first bad outcome of one of several messages."""
 
     def __await__(self) -> Generator[Any, None, Outcome]:
         while self.outcome is None:
@@ -42,10 +48,17 @@ class Receipt:
             yield from asyncio.shield(self.waiter)
         return self.outcome
 
-    def wake(self) -> None:
-        """For the channel: wake the waiting task."""
+    def resolve(self, count: int, outcome: Outcome) -> bool:
+        """For the channel: so many messages have this outcome; returns whether that was all of them."""
+        self.count -= count
+        if outcome not in GOOD and self.failure is None:
+            self.failure = outcome
+        if self.count:
+            return False
+        self.outcome = self.failure or outcome
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
+        return True
 
 
 class Channel:
@@ -67,7 +80,7 @@ class Channel:
     @property
     def pending(self) -> int:
         """Messages whose outcome is open."""
-        return len(self._pending)
+        return sum(receipt.count for receipt in self._pending)
 
     async def send(self, *parts: bytes, timeout: float | None = None) -> None:
         """Send a message and wait until the peer has consumed it, over as many connections as that takes.
@@ -102,11 +115,35 @@ class Channel:
                 raise
             await link.wait_for_capacity(self.id)
             number = link.core.send(self.id, parts)
-        receipt = Receipt(self.id, number, len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        receipt = Receipt(self.id, number, size)
         self._pending.append(receipt)
-        if link.sent(receipt.size):
+        if link.sent(size):
             await link.ready()
         return receipt
+
+    async def post_many(self, bodies: Sequence[bytes]) -> Receipt:
+        """Send messages of one part each, in order, without waiting for their outcome; the receipt is for all of them.
+
+        This is several times faster than as many calls of `post`. Waits as `post` does; if that is cancelled, the first of them may be sent.
+        """
+        if not bodies:
+            raise UsageError("no messages to send: `bodies` is empty")
+        link, first = self._link, 0
+        receipt = None
+        while first < len(bodies):
+            await link.wait_for_capacity(self.id)
+            batch = bodies[first : first + min(self._core.outbox.free_window(self.id), MOST)]
+            number, size = self._core.send_many(self.id, batch), sum(map(len, batch))
+            if receipt is None or not receipt.count:
+                receipt = Receipt(self.id, number, size, len(batch), failure=receipt.failure if receipt is not None else None)
+                self._pending.append(receipt)
+            else:
+                receipt.sequence, receipt.size, receipt.count = number, receipt.size + size, receipt.count + len(batch)
+            first += len(batch)
+            if link.sent(size):
+                await link.ready()
+        return cast(Receipt, receipt)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Transaction]:
@@ -146,15 +183,21 @@ class Channel:
         self._pending.append(receipt)
 
     def resolve(self, count: int, outcome: Outcome) -> int:
-        """The outcome of the oldest open messages; says how many bytes they were."""
-        size = 0
-        take = self._pending.popleft
-        for _ in range(count):
-            receipt = take()
-            size += receipt.size
-            receipt.outcome = outcome
-            if receipt.waiter is not None:
-                receipt.wake()
+        """The outcome of the oldest open messages; says how many bytes are done with them."""
+        size, pending = 0, self._pending
+        while count:
+            receipt = pending[0]
+            if receipt.count == 1 and receipt.waiter is None:  # by far the commonest
+                receipt.count, receipt.outcome = 0, receipt.failure or outcome
+                size += receipt.size
+                count -= 1
+                pending.popleft()
+                continue
+            part = min(count, receipt.count)
+            count -= part
+            if receipt.resolve(part, outcome):
+                size += receipt.size
+                pending.popleft()
         return size
 
     def closed(self) -> None:
@@ -236,6 +279,24 @@ class Inbound:
             self._last = message
         return message
 
+    async def batches(self) -> AsyncIterator[list[MessageReceived]]:
+        """All messages that wait, again and again: faster than one by one where many arrive.
+
+        With automatic consumption those of a batch are consumed when the next batch is requested.
+        """
+        while True:
+            if not self._queue:
+                try:
+                    await self._more()
+                except StopAsyncIteration:
+                    return
+            messages = list(self._queue)
+            self._queue.clear()
+            self._link.taken_many(messages)
+            yield messages
+            if self._automatic:
+                self._link.consume_many(messages)
+
     async def _more(self) -> None:
         """Wait for a message; raises what says that there will be none."""
         while not self._queue:
@@ -254,6 +315,13 @@ class Inbound:
     def put(self, message: MessageReceived) -> None:
         """A message arrived."""
         self._queue.append(message)
+        if self._is_waiting:
+            self._is_waiting = False
+            self._changed.set()
+
+    def put_many(self, messages: list[MessageReceived]) -> None:
+        """Messages arrived."""
+        self._queue += messages
         if self._is_waiting:
             self._is_waiting = False
             self._changed.set()

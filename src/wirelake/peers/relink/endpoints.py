@@ -59,10 +59,21 @@ class Connection(StreamPeer[Session, Opened, Ended, Fault]):
         """See Guest."""
         return super().held + (0 if self._link is None else self._link.held)
 
+    def _handle_many(self, events: list[SessionEvent]) -> None:
+        """Messages, by far the commonest events, are delivered together."""
+        run: list[MessageReceived] = []
+        for event in events:
+            if type(event) is MessageReceived and self._link is not None:
+                run.append(event)
+                continue
+            if run and self._link is not None:
+                self._link.deliver_many(run)
+                run = []
+            self._handle(event)
+        if run and self._link is not None:
+            self._link.deliver_many(run)
+
     def _handle(self, event: SessionEvent) -> None:
-        if type(event) is MessageReceived and self._link is not None:  # by far the commonest
-            self._link.deliver(event)
-            return
         if isinstance(event, Opened) and self.session.link is not None:
             self._link = self._find(self.session.link)
             self._link.attach(self)

@@ -130,6 +130,10 @@ class Link:
         """Messages of all channels that are not read with `inbound`."""
         return self._rest
 
+    def batches(self) -> AsyncIterator[list[MessageReceived]]:
+        """The same, all that wait at a time: see `Inbound.batches`."""
+        return self._rest.batches()
+
     def inbound(self, channel_id: bytes, *, automatic: bool | None = None) -> Inbound:
         """What arrives on one channel of the peer, from now on."""
         if channel_id not in self._inbounds:
@@ -144,6 +148,14 @@ class Link:
         inbox = self.core.inbox
         is_news = inbox.consume(message)  # at the time of the last receive: at worst it is acknowledged a little early
         if is_news or self._is_held or inbox.is_shut:
+            self._consumed()
+
+    def consume_many(self, messages: Sequence[MessageReceived]) -> None:
+        """Mark messages as consumed, in order: quick if they are of one channel."""
+        if len({message.incarnation for message in messages}) > 1:
+            for message in messages:
+                self.consume(message)
+        elif messages and (self.core.inbox.consume_run(messages) or self._is_held or self.core.inbox.is_shut):
             self._consumed()
 
     def refuse(self, message: MessageReceived) -> None:
@@ -274,6 +286,13 @@ class Link:
         if self._is_held:
             self._balance()
 
+    def taken_many(self, messages: Sequence[MessageReceived]) -> None:
+        """Messages were read from their queue."""
+        self._waiting -= len(messages)
+        self._held -= sum([len(one.parts[0]) if len(one.parts) == 1 else _size(one) for one in messages])
+        if self._is_held:
+            self._balance()
+
     def raise_if_lost(self) -> None:
         """Say how the link ended, if it did not end well."""
         if self.is_over and self.lost is not None and not self.lost.replaced:
@@ -325,6 +344,18 @@ class Link:
         (self._inbounds.get(message.channel, self._rest) if self._inbounds else self._rest).put(message)
         self._waiting += 1
         self._held += len(message.parts[0]) if len(message.parts) == 1 else _size(message)
+        if self._waiting >= self.options.max_inbox or self._held >= self.options.max_held or self._unconsumed_too_much:
+            self._balance()
+
+    def deliver_many(self, messages: list[MessageReceived]) -> None:
+        """Messages arrived."""
+        if self._inbounds:
+            for message in messages:
+                self.deliver(message)
+            return
+        self._rest.put_many(messages)
+        self._waiting += len(messages)
+        self._held += sum([len(one.parts[0]) if len(one.parts) == 1 else _size(one) for one in messages])
         if self._waiting >= self.options.max_inbox or self._held >= self.options.max_held or self._unconsumed_too_much:
             self._balance()
 

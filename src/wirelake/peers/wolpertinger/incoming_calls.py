@@ -12,7 +12,7 @@ from wirelake.errors import RequestFailed, WirelakeError
 from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.wolpertinger.components import Declared, Misfit, Offer, methods_of
-from wirelake.peers.workload import Workload
+from wirelake.peers.workload import Workload, is_awaitable
 from wirelake.protocols.wolpertinger.events import CallReceived
 from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
 from wirelake.protocols.wolpertinger.session import Session
@@ -73,7 +73,7 @@ class IncomingCalls:
         except Exception as reason:
             self._failed(event, reason)
             return
-        if inspect.isawaitable(answer):
+        if is_awaitable(answer):
             self._work.answer(self._answer(event, declared, answer), event.size)
         else:
             self._respond(event, declared, answer)

@@ -5,7 +5,6 @@ A slow handler delays later events, and loses none.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from wirelake.peers.workload import Workload
+from wirelake.peers.workload import Workload, is_awaitable
 from wirelake.peers.yamp.service import EventSubscriber, ReceivedEvent
 
 __all__ = ["EventDelivery"]
@@ -68,7 +67,7 @@ class EventDelivery:
         except Exception:
             log.exception("a listener to %r failed for an event from %s", listener.pattern, event.peer.stream.remote)
         else:
-            return result if inspect.isawaitable(result) else None
+            return result if is_awaitable(result) else None
         return None
 
     async def _finish(self, slow: Awaitable[Any], event: ReceivedEvent) -> None:

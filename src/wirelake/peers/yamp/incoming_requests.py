@@ -16,7 +16,7 @@ import msgspec
 from wirelake.errors import RequestCancelled, RequestFailed, WirelakeError
 from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
-from wirelake.peers.workload import Workload
+from wirelake.peers.workload import Workload, is_awaitable
 from wirelake.peers.yamp.service import Call
 from wirelake.protocols.yamp.events import CancelReceived, Noticed, RequestReceived
 from wirelake.protocols.yamp.faults import Fault
@@ -60,7 +60,7 @@ class IncomingRequests:
         except Exception as reason:
             self._failed(call, reason)
             return
-        if inspect.isawaitable(answer):
+        if is_awaitable(answer):
             self._calls[event.uid] = call
             self._work.answer(self._answer(call, answer), event.size)
         else:

@@ -12,7 +12,7 @@ import msgspec
 
 from wirelake.protocols.buffer import Buffer, Frames
 from wirelake.protocols.emp.limits import Limits
-from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, scan
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, glance, scan
 
 __all__ = ["Following", "hint", "recognise"]
 
@@ -50,7 +50,7 @@ class Following(Buffer):
     """
 
     def __init__(self, limits: Limits) -> None:
-        super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
+        super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts, glance)
         self._told = limits
         self._first: bytes | None = b""
         """Bytes received before the dialect was known; None once they are read."""

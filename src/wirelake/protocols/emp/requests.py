@@ -24,6 +24,9 @@ class Match(Enum):
     NONE = auto()
 
 
+_PENDING: Final = Match.PENDING
+
+
 class OutgoingRequests:
     """Requests of this side: pending ones with their deadlines, and abandoned ones."""
 
@@ -56,7 +59,7 @@ class OutgoingRequests:
         if request_id in self._pending:
             self._pending.remove(request_id)
             self._expiries.drop(request_id)
-            return Match.PENDING
+            return _PENDING
         if request_id in self._abandoned:
             del self._abandoned[request_id]
             return Match.LATE

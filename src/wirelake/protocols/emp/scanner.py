@@ -49,6 +49,7 @@ __all__ = [
     "SCHEME",
     "Limits",
     "find",
+    "glance",
     "scan",
     "sniff",
     "walk",
@@ -95,6 +96,13 @@ FARTHEST: Final = 1 << 47
 Saying so lets the compiler drop a check on every access (20 ns a message become 14).
 """
 
+# Members of enums that every scan reads: reading a member is a call, reading a number is not.
+_COMPRESSION: Final = ExtensionId.COMPRESSION.value
+_REQUEST_RESPONSE: Final = ExtensionId.REQUEST_RESPONSE.value
+_DATA: Final = MessageType.DATA.value
+_ERROR: Final = MessageType.ERROR.value
+_HELLO: Final = MessageType.HELLO.value
+
 
 @kernel
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
@@ -124,7 +132,7 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
             if (data[at + 5] & 0x7F) | data[at + 6] | data[at + 7]:  # EMP-5
                 odd = ODD_BITS
             more = data[at + 5] & FLAG != 0
-            if MessageType.DATA.value < kind < APPLICATION_FIRST:  # EMP-24
+            if _DATA < kind < APPLICATION_FIRST:  # EMP-24
                 fault, fault_at, more = Fault.TYPE_RESERVED.value, at + 4, False
             if more and len(parts) < (used + max_blocks) * PART_COLUMNS:
                 return count, used, at, NO_ROOM
@@ -144,7 +152,7 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                 blocks += 1
                 bits = (data[body + 5] & 0x7F) | data[body + 6] | data[body + 7]
                 wrong = 0
-                if extension == ExtensionId.REQUEST_RESPONSE.value:
+                if extension == _REQUEST_RESPONSE:
                     bits |= (data[body + 8] & 0x7F) | data[body + 9] | data[body + 10] | data[body + 11]
                     if request >= 0:  # EMP-8
                         wrong = Fault.REQUEST_BLOCK_REPEATED.value
@@ -153,26 +161,26 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                         request_id = i64(data, body + 12)
                         if request_id == 0:  # EMP-12
                             wrong = Fault.REQUEST_ID_ZERO.value
-                    if kind < MessageType.DATA.value:  # EMP-14
+                    if kind < _DATA:  # EMP-14
                         wrong = Fault.REQUEST_BLOCK_MISPLACED.value
-                elif extension == ExtensionId.COMPRESSION.value:
+                elif extension == _COMPRESSION:
                     bits |= data[body + 9] | data[body + 10] | data[body + 11]
                     scheme = 0 + data[body + 8]
                     packed += 1
                     if packed > max_nested:  # EMP-8
                         wrong = Fault.COMPRESSION_NESTED.value
-                    if kind < MessageType.DATA.value:  # EMP-15
+                    if kind < _DATA:  # EMP-15
                         wrong = Fault.COMPRESSION_MISPLACED.value
                 elif extension < APPLICATION_FIRST:  # EMP-9
                     wrong = Fault.EXTENSION_UNKNOWN.value
-                if kind == MessageType.HELLO.value:  # EMP-47
+                if kind == _HELLO:  # EMP-47
                     wrong = Fault.HELLO_EXTENDED.value
                 if bits:  # EMP-5
                     odd = ODD_BITS
                 if wrong and not breach:
                     breach, breach_at = wrong, body
                 body += block_size
-            if kind < MessageType.DATA.value and not fault:
+            if kind < _DATA and not fault:
                 fault, fault_at = _body_fault(data, kind, body, end)
                 if not fault:
                     odd |= _body_oddities(data, kind, body, end)
@@ -212,9 +220,9 @@ def _block_fault(data: Any, at: int, end: int, blocks: int, max_blocks: int, bia
         return Fault.BLOCK_TOO_SMALL.value
     if end - at < size:  # EMP-2, EMP-11
         return Fault.BLOCK_PAST_END.value
-    if data[at + 4] == ExtensionId.REQUEST_RESPONSE.value and size != HEADER + REQUEST_CONTENT:  # EMP-7
+    if data[at + 4] == _REQUEST_RESPONSE and size != HEADER + REQUEST_CONTENT:  # EMP-7
         return Fault.REQUEST_BLOCK_SIZE.value
-    if data[at + 4] == ExtensionId.COMPRESSION.value and size != HEADER + COMPRESSION_CONTENT:  # EMP-7
+    if data[at + 4] == _COMPRESSION and size != HEADER + COMPRESSION_CONTENT:  # EMP-7
         return Fault.COMPRESSION_BLOCK_SIZE.value
     return 0
 
@@ -222,9 +230,9 @@ def _block_fault(data: Any, at: int, end: int, blocks: int, max_blocks: int, bia
 @kernel
 def _body_fault(data: Any, kind: int, at: int, end: int) -> tuple[int, int]:
     """Message types: why the body of a message other than data cannot be read, and where; or 0."""
-    if kind == MessageType.HELLO.value and end - at != HELLO_BODY:  # EMP-21
+    if kind == _HELLO and end - at != HELLO_BODY:  # EMP-21
         return Fault.HELLO_SIZE.value, at
-    if kind == MessageType.ERROR.value:
+    if kind == _ERROR:
         if end - at < ERROR_TEXT or end - at < ERROR_TEXT + u16(data, at + 4):  # EMP-22
             return Fault.ERROR_TOO_SHORT.value, at
         if end - at > ERROR_TEXT + u16(data, at + 4):  # EMP-41
@@ -235,9 +243,9 @@ def _body_fault(data: Any, kind: int, at: int, end: int) -> tuple[int, int]:
 @kernel
 def _body_oddities(data: Any, kind: int, at: int, end: int) -> int:
     """Message types: tolerated oddities in the body of a message other than data."""
-    if kind == MessageType.HELLO.value:
+    if kind == _HELLO:
         return ODD_BITS if data[at + 1] | data[at + 2] | data[at + 3] else 0
-    if kind == MessageType.ERROR.value:
+    if kind == _ERROR:
         return ODD_BITS if data[at + 3] else 0
     return ODD_BODY if end > at else 0  # EMP-20
 
@@ -274,6 +282,35 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:
         if size and (at + size == stop or (at + size < stop and _plausible(data, at + size, stop, limits))):
             return at
     return stop
+
+
+_PLAIN_HEAD: Final = bytes((_DATA, 0, 0, 0))
+"""What follows the size of a data message without extensions."""
+_EXCHANGE: Final = HEADER + HEADER + REQUEST_CONTENT
+"""Bytes before the body of a request or response without other extensions."""
+_EXCHANGE_HEADS: Final = {
+    bytes((_DATA, FLAG, 0, 0, 0, 0, 0, HEADER + REQUEST_CONTENT - bias, _REQUEST_RESPONSE, 0, 0, 0, FLAG * request, 0, 0, 0)): (bias, request)
+    for bias in (0, 4)
+    for request in (0, 1)
+}
+"""What follows the size of a request or response, up to its identifier -> what sizes leave out (EMP-1), and whether it is a request."""
+
+
+def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[int]] | None:
+    """See `buffer.Glance`: data, or a request or response, without other extensions."""
+    size, bias = len(data), limits[3]
+    if size > limits[0] or int.from_bytes(data[:4]) + bias != size:
+        return None
+    if data[4:8] == _PLAIN_HEAD:
+        return [[0, size, _DATA, 0, 0, 0, 0, HEADER, size - HEADER, -1, 0, -1, 0]], []
+    exchange = _EXCHANGE_HEADS.get(data[4:20])
+    if exchange is None or exchange[0] != bias or size < _EXCHANGE or not limits[1]:
+        return None
+    request_id = int.from_bytes(data[20:_EXCHANGE], signed=True)
+    if not request_id:
+        return None
+    row = [0, size, _DATA, 0, 0, 0, 1, _EXCHANGE, size - _EXCHANGE, exchange[1], request_id, -1, 0]
+    return [row], [HEADER, HEADER + REQUEST_CONTENT, _REQUEST_RESPONSE, 0]
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)

@@ -6,7 +6,7 @@ raise LocalProtocolError or SessionClosed, for an error of the caller. `now` is 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -57,10 +57,14 @@ from wirelake.protocols.emp.scanner import (
     REQUEST_ID,
 )
 from wirelake.protocols.emp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.emp.wire import blocks, buffer, encode
+from wirelake.protocols.emp.wire import blocks, buffer, data, encode, exchange
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
 from wirelake.protocols.reply_timer import ReplyClock
 from wirelake.protocols.stream_session import StreamSession
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["INITIAL", "TRANSITIONS", "Codec", "Options", "Refused", "Session", "Speaker", "State", "refusal"]
 
@@ -90,8 +94,11 @@ class Session(StreamSession[SessionEvent]):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = (self._handshake_deadline, self._hello_due, self._next_ping, self._pong.deadline, self._requests.deadline)
-        return min((timer for timer in timers if timer is not None), default=None)
+        first = self._requests.deadline
+        for timer in (self._handshake_deadline, self._hello_due, self._next_ping, self._pong.deadline):
+            if timer is not None and (first is None or timer < first):
+                first = timer
+        return first
 
     @property
     def is_proven(self) -> bool:
@@ -117,7 +124,10 @@ class Session(StreamSession[SessionEvent]):
     ) -> None:
         """Data: send a body, packed if asked, as data or as an application's own type."""
         self._require_open()
-        self._say(self._carry(body, extensions, compress, type_id))
+        if type_id == _DATA and not extensions and not compress:
+            self._output.append(data(body, self.options))  # the state allows it, and stays
+        else:
+            self._say(self._carry(body, extensions, compress, type_id))
 
     def request(
         self,
@@ -132,7 +142,10 @@ class Session(StreamSession[SessionEvent]):
         """Request-response: ask, and return the identifier that the response will carry."""
         self._require_open()
         request_id = self._requests.next_id
-        self._say(self._carry(body, (RequestResponse(True, request_id), *extensions), compress, type_id))
+        if type_id == _DATA and not extensions and not compress:
+            self._output.append(exchange(True, request_id, body, self.options))
+        else:
+            self._say(self._carry(body, (RequestResponse(True, request_id), *extensions), compress, type_id))
         timeout = self.options.request_timeout if timeout is None else timeout
         self._requests.ask(request_id, None if timeout is None else now + timeout)
         return request_id
@@ -148,8 +161,12 @@ class Session(StreamSession[SessionEvent]):
     ) -> None:
         """Request-response: answer a request of the peer."""
         self._require_open()
-        response = self._carry(body, (RequestResponse(False, request_id), *extensions), compress, type_id)
-        self._output += self._peer_requests.answer(request_id, encode(response, self.options.limits))
+        if type_id == _DATA and not extensions and not compress:
+            response = exchange(False, request_id, body, self.options)
+        else:
+            carried = self._carry(body, (RequestResponse(False, request_id), *extensions), compress, type_id)
+            response = encode(carried, self.options.limits)
+        self._output += self._peer_requests.answer(request_id, response)
 
     def abandon(self, request_id: int) -> None:
         """EMP-16: give a request up; one late answer to it will be swallowed."""
@@ -199,10 +216,13 @@ class Session(StreamSession[SessionEvent]):
             for row in rows:
                 if self.ended is not None:
                     return
-                self._take(taken, row, parts, now)
+                if row[KIND] == _DATA and self.state is _OPEN and not row[FAULT] and not row[ODDITIES]:
+                    self._take_data(taken, row, parts)  # `_take` without checks that cannot fail here
+                else:
+                    self._take(taken, row, parts, now)
         if self._buffer.size:  # EMP-32
             self._pong.moved(len(data), now)
-        if self.ended is None and self.state is not State.OPEN and (other := hint(self._buffer.rest, self.options.limits)):
+        if self.state is not _OPEN and self.ended is None and (other := hint(self._buffer.rest, self.options.limits)):
             self.fail(Fault.HELLO_SIZE, other)  # it would wait for bytes that never come
 
     def receive_eof(self, now: float) -> None:  # noqa: ARG002 - every input of a session carries the time
@@ -270,7 +290,7 @@ class Session(StreamSession[SessionEvent]):
     def _require_open(self) -> None:
         if self.ended is not None:
             raise SessionClosed(str(self.ended.reason()))
-        if self.state is not State.OPEN:
+        if self.state is not _OPEN:
             raise LocalProtocolError(Fault.SPOKE_TOO_SOON)
 
     def _end(self, ended: Ended) -> None:
@@ -315,6 +335,16 @@ class Session(StreamSession[SessionEvent]):
             else:  # EMP-33: a bye is not answered
                 self._end(Ended(Ending.BYE, self.peer, False))
 
+    def _take_bulk(self, data: bytes, rows: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]) -> bool:
+        """Take data without extensions, without a look at each message."""
+        if self.ended is not None or self.state is not _OPEN or len(parts):
+            return self.ended is not None
+        if not (rows[:, KIND] == _DATA).all() or rows[:, (FAULT, ODDITIES)].any():
+            return False
+        starts, ends = rows[:, BODY].tolist(), rows[:, (BODY, BODY_LENGTH)].sum(axis=1).tolist()
+        self._events += [DataReceived(data[start:end]) for start, end in zip(starts, ends, strict=True)]
+        return True
+
     def _take_hello(self, version: int, now: float) -> None:
         if version != VERSION:  # EMP-27
             self.fail(Fault.VERSION_UNSUPPORTED, f"version {version}")
@@ -322,6 +352,7 @@ class Session(StreamSession[SessionEvent]):
         self._handshake_deadline = None
         self._plan_ping(now)
         self._events.append(Opened(version))
+        self._buffer.bulk = self._take_bulk
 
     def _take_pong(self, now: float) -> None:
         if not self._pong.waits:  # EMP-30
@@ -372,13 +403,17 @@ class Session(StreamSession[SessionEvent]):
             self._events.append(request)
 
     def _take_response(self, response: ResponseReceived) -> None:
-        match self._requests.match(response.request_id):
-            case Match.PENDING:
-                self._events.append(response)
-            case Match.LATE:
-                self._events.append(Noticed(Fault.RESPONSE_LATE))
-            case Match.NONE:  # EMP-16
-                self.fail(Fault.RESPONSE_UNMATCHED, f"request {response.request_id}")
+        match = self._requests.match(response.request_id)
+        if match is _PENDING:
+            self._events.append(response)
+        elif match is Match.LATE:
+            self._events.append(Noticed(Fault.RESPONSE_LATE))
+        else:  # EMP-16
+            self.fail(Fault.RESPONSE_UNMATCHED, f"request {response.request_id}")
 
 
 _MESSAGES: Final[dict[int, type[Message]]] = {number: one for one, number in TYPES.items()}
+# Members of enums that every message reads.
+_DATA: Final = int(MessageType.DATA)
+_OPEN: Final = State.OPEN
+_PENDING: Final = Match.PENDING

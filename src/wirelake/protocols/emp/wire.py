@@ -34,7 +34,7 @@ from wirelake.protocols.emp.messages import (
     RequestResponse,
     Scheme,
 )
-from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ERROR_TEXT, FLAG, HEADER, PART_COLUMNS, ROW_COLUMNS, find, scan, sniff, walk
+from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ERROR_TEXT, FLAG, HEADER, PART_COLUMNS, ROW_COLUMNS, find, glance, scan, sniff, walk
 from wirelake.protocols.gzip import deflate, inflate
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS
 from wirelake.protocols.utf8 import fit
@@ -45,8 +45,10 @@ __all__ = [
     "Limits",
     "blocks",
     "buffer",
+    "data",
     "decode",
     "encode",
+    "exchange",
     "find",
     "message",
     "pack",
@@ -123,7 +125,7 @@ def buffer(limits: Limits = DEFAULT_LIMITS) -> Buffer:
     """A buffer that cuts a stream into messages."""
     if limits.sizes_exclude_themselves == AUTO:
         return Following(limits)
-    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts, glance)
 
 
 def plain(message: Data | Application, limits: Limits = DEFAULT_LIMITS) -> bytes:
@@ -155,6 +157,40 @@ _REQUEST_BLOCK: Final = struct.Struct(">IBBxxBxxxQ")
 _COMPRESSION_BLOCK: Final = struct.Struct(">IBBxxBxxx")
 
 
+_EXCHANGE: Final = struct.Struct(">I16sQ")
+_EXCHANGE_HEADS: Final = {
+    (bias, is_request): bytes((MessageType.DATA, FLAG, 0, 0)) + _REQUEST_BLOCK.pack(20 - bias, 0, 0, FLAG if is_request else 0, 0)[:12]
+    for bias in (0, 4)
+    for is_request in (False, True)
+}
+"""What follows the size of a request or response without other extensions, up to its identifier."""
+_PLAIN: Final = bytes((MessageType.DATA, 0, 0, 0))
+
+
+def data(body: bytes, limits: Limits) -> bytes:
+    """The bytes of `Data(body)`, as `encode` writes them.
+
+    What sessions send most often is written by this and `exchange` alone, without a message made for it first. Raises as `encode` does.
+    """
+    size = HEADER + len(body)
+    if size > limits.max_message_size or size > LARGEST:  # EMP-35
+        raise _too_large(size, limits)
+    return (size - 4 if limits.sizes_exclude_themselves is True else size).to_bytes(4) + _PLAIN + body
+
+
+def exchange(is_request: bool, request_id: int, body: bytes, limits: Limits) -> bytes:
+    """The bytes of `Data(body, (RequestResponse(is_request, request_id),))`, as `encode` writes them."""
+    size = 28 + len(body)
+    if size > limits.max_message_size or size > LARGEST:  # EMP-35
+        raise _too_large(size, limits)
+    bias = 4 if limits.sizes_exclude_themselves is True else 0
+    return _EXCHANGE.pack(size - bias, _EXCHANGE_HEADS[bias, is_request], request_id) + body
+
+
+def _too_large(size: int, limits: Limits) -> LocalProtocolError:
+    return LocalProtocolError(Fault.SIZE_OVER_LIMIT, f"{size} bytes, limit {limits.max_message_size}")
+
+
 def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """The bytes of a message.
 
@@ -182,7 +218,7 @@ def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
         raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, str(reason)) from None
     size = HEADER + len(packed) + len(body)
     if size > limits.max_message_size or size > LARGEST:  # EMP-35
-        raise LocalProtocolError(Fault.SIZE_OVER_LIMIT, f"{size} bytes, limit {limits.max_message_size}")
+        raise _too_large(size, limits)
     return _ENVELOPE.pack(size - bias, kind, FLAG if extensions else 0) + packed + body
 
 

@@ -217,6 +217,10 @@ class Session:
         """Take one datagram."""
         self.receive_all(((data, source),), now)
 
+    def compile(self) -> None:
+        """Compile the scanner of what is received: see `Receiver.compile`."""
+        self._receiver.compile()
+
     def receive_all(self, datagrams: Sequence[tuple[bytes, Address]], now: Now) -> None:
         """Take datagrams, each with the place it came from, in the order they came."""
         self._metrics.received += len(datagrams)

@@ -53,6 +53,7 @@ __all__ = [
     "Limits",
     "Stage",
     "find",
+    "glance",
     "plausible",
     "scan",
     "walk",
@@ -104,6 +105,22 @@ SHORTEST_LONG: Final = 256
 SMALLEST_LARGE: Final = 65536
 """RELINK-30: from here on the other form is needed."""
 
+# Members of enums that every scan reads: reading a member is a call, reading a number is not.
+_CHANNEL_ACKNOWLEDGEMENT_FORM: Final = Format.CHANNEL_ACKNOWLEDGEMENT.value
+_CHANNEL_OPERATION_FORM: Final = Format.CHANNEL_OPERATION.value
+_MESSAGE_FORM: Final = Format.MESSAGE.value
+_SEQUENCE_OPERATION_FORM: Final = Format.SEQUENCE_OPERATION.value
+_COMMIT_KIND: Final = Kind.COMMIT.value
+_MESSAGE_KIND: Final = Kind.MESSAGE.value
+_RECEIVED_KIND: Final = Kind.RECEIVED.value
+_REPLY_KIND: Final = Kind.REPLY.value
+_REQUEST_KIND: Final = Kind.REQUEST.value
+_SHUTDOWN_KIND: Final = Kind.SHUTDOWN.value
+_VERSION_KIND: Final = Kind.VERSION.value
+_REPLY_STAGE: Final = Stage.REPLY.value
+_REQUEST_STAGE: Final = Stage.REQUEST.value
+_VERSION_STAGE: Final = Stage.VERSION.value
+
 
 @kernel
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:
@@ -130,19 +147,19 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
         size, body, body_end = UNIT, at, at
         fault, fault_at, lost = 0, at, False
         if first & 1 == 0:
-            if kind > Kind.SHUTDOWN.value:  # RELINK-12
+            if kind > _SHUTDOWN_KIND:  # RELINK-12
                 fault = Fault.GENERAL_TYPE_UNKNOWN.value
             odd = _dirty(data, at + 1, at + UNIT) | (ODD_BITS if first & 0x1E else 0)
-        elif form > Format.MESSAGE.value:  # RELINK-12
+        elif form > _MESSAGE_FORM:  # RELINK-12
             kind, fault, lost = -1, Fault.FORMAT_UNKNOWN.value, True
         else:
             id_size = receiver_size if form & 1 else sender_size  # RELINK-7
             ids, ids_count, size = at + 2, 1, 2 + id_size
-            if form == Format.MESSAGE.value:
-                kind = Kind.MESSAGE.value
+            if form == _MESSAGE_FORM:
+                kind = _MESSAGE_KIND
             else:
                 fault = _unknown(form, kind)
-                kind += Kind.RECEIVED.value if form & 1 else Kind.COMMIT.value
+                kind += _RECEIVED_KIND if form & 1 else _COMMIT_KIND
             if first & MULTICAST:
                 ids, ids_count = at + 8, u32_le(data, at + 4)
                 if ids_count > (max_ids if id_size else max_empty_ids):  # RELINK-24
@@ -153,7 +170,7 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                 odd = ODD_FORM if ids_count == 1 else ODD_EMPTY if ids_count == 0 else 0
                 if data[at + 2] | data[at + 3]:
                     odd |= ODD_BITS
-        if first & 1 and not lost and form < Format.MESSAGE.value:
+        if first & 1 and not lost and form < _MESSAGE_FORM:
             end = size
             if form & 2:
                 end = (size + 3) & ~3
@@ -252,11 +269,11 @@ def _dirty(data: Any, start: int, stop: int) -> int:
 @kernel
 def _unknown(form: int, kind: int) -> int:
     """RELINK-12: the fault of a packet type that this format does not have, or 0."""
-    if form == Format.CHANNEL_OPERATION.value:
+    if form == _CHANNEL_OPERATION_FORM:
         return Fault.OPERATION_UNKNOWN.value if kind > 2 else 0
-    if form == Format.CHANNEL_ACKNOWLEDGEMENT.value:
+    if form == _CHANNEL_ACKNOWLEDGEMENT_FORM:
         return Fault.ACKNOWLEDGEMENT_UNKNOWN.value if kind > 4 else 0
-    if form == Format.SEQUENCE_OPERATION.value:
+    if form == _SEQUENCE_OPERATION_FORM:
         return Fault.SEQUENCE_OPERATION_UNKNOWN.value if kind > 1 else 0
     return Fault.SEQUENCE_ACKNOWLEDGEMENT_UNKNOWN.value if kind > 3 else 0
 
@@ -267,30 +284,30 @@ def _scan_handshake(data: Any, at: int, stop: int, rows: Any, stage: int) -> tup
     if len(rows) < ROW_COLUMNS:
         return 0, 0, at, NO_ROOM
     if stop - at < UNIT or at < 0 or at > FARTHEST:
-        return 0, 0, at, UNIT if stage != Stage.REPLY.value else LINK
-    kind, size, version, flags, odd = Kind.VERSION.value, UNIT, -1, 0, 0
+        return 0, 0, at, UNIT if stage != _REPLY_STAGE else LINK
+    kind, size, version, flags, odd = _VERSION_KIND, UNIT, -1, 0, 0
     body, body_length, ids = at, 0, at
     fault, fault_at = 0, at
-    if stage == Stage.VERSION.value:
+    if stage == _VERSION_STAGE:
         version = 0 + data[at]
         odd = _dirty(data, at + 1, at + UNIT)
-    elif stage == Stage.REQUEST.value:
-        kind, body, body_length = Kind.REQUEST.value, at + 1, 0 + data[at]
+    elif stage == _REQUEST_STAGE:
+        kind, body, body_length = _REQUEST_KIND, at + 1, 0 + data[at]
         size = ((1 + body_length + 3 + 7) & ~7) + LINK
     else:
-        kind, size = Kind.REPLY.value, LINK
+        kind, size = _REPLY_KIND, LINK
     if stop - at < size:
         return 0, 0, at, size
     end = at + size
-    if kind == Kind.REQUEST.value:
+    if kind == _REQUEST_KIND:
         ids = body + body_length
         flags = 0 + data[ids + 2]
         odd = _dirty(data, ids + 3, end - LINK) | (ODD_BITS if flags & 0xF8 else 0)
         if i64_le(data, end - 8) != 0 and i64_le(data, end - 16) == 0:  # RELINK-9
             fault, fault_at = Fault.LINK_WITHOUT_EPOCH.value, end - 16
-    elif kind == Kind.REPLY.value and i64_le(data, at) == 0:  # RELINK-9
+    elif kind == _REPLY_KIND and i64_le(data, at) == 0:  # RELINK-9
         fault = Fault.EPOCH_ZERO.value
-    if kind != Kind.VERSION.value and data[end - 1] & 0x80:  # RELINK-8
+    if kind != _VERSION_KIND and data[end - 1] & 0x80:  # RELINK-8
         fault, fault_at = Fault.LINK_ID_RANGE.value, end - 8
     rows[START] = at
     rows[LENGTH] = size
@@ -321,12 +338,12 @@ def plausible(data: Any, at: int, stop: int, limits: Any) -> int:
     first, second = 0 + data[at], 0 + data[at + 1]
     form, kind = (first >> 2) & 7, first >> 5
     if first & 1 == 0:
-        is_known = 0 < kind <= Kind.SHUTDOWN.value and not first & 0x1E
+        is_known = 0 < kind <= _SHUTDOWN_KIND and not first & 0x1E
         return UNIT if is_known and not _dirty(data, at + 1, at + UNIT) else 0
     end = 2 + (limits[7] if form & 1 else limits[6])
-    if first & MULTICAST or form > Format.MESSAGE.value:
+    if first & MULTICAST or form > _MESSAGE_FORM:
         return 0
-    if form < Format.MESSAGE.value:
+    if form < _MESSAGE_FORM:
         aligned = (end + 3) & ~3 if form & 2 else end
         tail = aligned + 4 if form & 2 else end
         size: int = (tail + 7) & ~7
@@ -359,6 +376,39 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:
         if size and (at + size == stop or plausible(data, at + size, stop, limits)):
             return at
     return stop
+
+
+_ONE_MESSAGE: Final = bytes((_MESSAGE_FORM << 2 | 1, 1))
+"""How a message of one part on one channel begins, in its shortest form."""
+_CONSUMED: Final = (Kind.CONSUMED.value - _RECEIVED_KIND) << 5 | Format.SEQUENCE_ACKNOWLEDGEMENT.value << 2 | 1
+"""How the acknowledgement of consumed messages begins, with a sequence number and one channel."""
+_EMPTY_PACKETS: Final = {bytes((kind << 5, 0, 0, 0, 0, 0, 0, 0)): kind for kind in (Kind.PING.value, Kind.PONG.value)}
+
+
+def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[int]] | None:
+    """See `buffer.Glance`: a message of one part on one channel, the acknowledgement of such, a ping or a pong."""
+    _, max_parts, max_part, max_message, _, stage, sender_size, receiver_size = limits
+    if stage or len(data) < UNIT:
+        return None
+    size = len(data)
+    if data[:2] == _ONE_MESSAGE:
+        sizes = (3 + sender_size) & ~1
+        body = (sizes + 9) & ~7
+        length = int.from_bytes(data[sizes : sizes + 2], "little")
+        end = body + length
+        is_odd = not max_parts or length > max_part or length > max_message or (end + 7) & ~7 != size
+        if is_odd or any(data[2 + sender_size : sizes]) or any(data[sizes + 2 : body]) or any(data[end:]):
+            return None
+        row = [0, size, _MESSAGE_KIND, 0, 0, 0, 1, -1, data[0], 2, 1, sender_size, body, size - body, 0]
+        return [row], [body, length]
+    if data[0] == _CONSUMED and not data[1]:
+        at = (5 + receiver_size) & ~3
+        if (at + 11) & ~7 != size or any(data[2 + receiver_size : at]) or any(data[at + 4 :]):
+            return None
+        sequence = int.from_bytes(data[at : at + 4], "little")
+        return [[0, size, Kind.CONSUMED.value, 0, 0, 0, 0, sequence, data[0], 2, 1, receiver_size, 0, 0, 0]], []
+    kind = _EMPTY_PACKETS.get(data)
+    return None if kind is None else ([[0, size, kind, 0, 0, 0, 0, -1, data[0], 0, 0, 0, 0, 0, 0]], [])
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)

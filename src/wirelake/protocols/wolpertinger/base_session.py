@@ -52,7 +52,8 @@ class BaseSession(StreamSession[SessionEvent]):
 
     def output(self) -> bytes:
         """WOLP-11: take the lines to send now."""
-        return self._join([b"%b\n" % message for message in self._layer1.messages()])
+        messages = self._layer1.messages()
+        return self._join([message + b"\n" for message in messages]) if messages else b""
 
     def messages(self) -> list[bytes]:
         """Take the texts to send now, for transports that keep them apart."""

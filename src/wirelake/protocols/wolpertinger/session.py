@@ -170,7 +170,8 @@ class Session(BaseSession):
     def _receive_row(self, data: bytes, row: list[int], now: float) -> None:
         self.available = True
         self._layer1.receive(data, row, now)
-        self.is_proven = self.is_proven or self._layer1.has_understood
+        if not self.is_proven:
+            self.is_proven = self._layer1.has_understood
         self._handle_outcomes(now)
 
     def _handle_outcomes(self, now: float) -> None:

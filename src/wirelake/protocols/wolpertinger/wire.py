@@ -89,6 +89,12 @@ class Keys(msgspec.Struct, frozen=True):
         return Cipher(AES(self.key), CBC(self.iv))
 
 
+# Members of enums that every text reads.
+_ENCRYPTIONS: Final = {one.value: one for one in Encryption}
+_MESSAGE: Final = TextKind.MESSAGE.value
+_RESULT: Final = TextKind.RESULT.value
+
+
 class Sealed(msgspec.Struct, frozen=True):
     """A payload as it is sent: base64, and its metadata."""
 
@@ -105,11 +111,11 @@ def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Messa
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
-    if row[KIND] == TextKind.RESULT:
+    if row[KIND] == _RESULT:
         return Result(row[RESULT], row[MESSAGE_ID])
-    at, gzip, encryption = row[PAYLOAD], row[GZIP], Encryption(row[ENCRYPTION])
+    at, gzip, encryption = row[PAYLOAD], row[GZIP], _ENCRYPTIONS[row[ENCRYPTION]]
     payload = data[at : at + row[PAYLOAD_LENGTH]]
-    if row[KIND] == TextKind.MESSAGE:
+    if row[KIND] == _MESSAGE:
         return Envelope(row[MESSAGE_ID], payload, None if gzip < 0 else gzip, encryption)
     return Envelope(row[MESSAGE_ID], payload, None if gzip < 0 else gzip, encryption, row[FRAGMENT_INDEX], row[FRAGMENT_COUNT])
 

@@ -99,7 +99,7 @@ class BaseSession(StreamSession[SessionEvent]):
 
     def output(self) -> bytes:
         """The bytes to send now; they are gone from here."""
-        return self._join(self.messages())
+        return self._join(self.messages()) if self._output else b""
 
     def messages(self) -> list[bytes]:
         """Take the messages to send now, one by one: for transports that keep them apart (YAMP-14, YAMP-15)."""
@@ -109,8 +109,11 @@ class BaseSession(StreamSession[SessionEvent]):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        timers = (self._handshake_deadline, self._next_handshake, self._next_ping, self._pong.deadline)
-        return min((timer for timer in timers if timer is not None), default=None)
+        first = self._pong.deadline
+        for timer in (self._handshake_deadline, self._next_handshake, self._next_ping):
+            if timer is not None and (first is None or timer < first):
+                first = timer
+        return first
 
     @property
     def frames(self) -> bytes:
@@ -288,7 +291,7 @@ class BaseSession(StreamSession[SessionEvent]):
     def _take(self, data: bytes, row: list[int], now: float) -> None:
         """Take one message of the peer. Checks, in order: readable, allowed in this state, allowed at all."""
         fault = row[FAULT]
-        if fault in UNREADABLE:
+        if fault and fault in UNREADABLE:
             self.fail(Fault(fault), str(data[row[START]]))
             return
         message_type = _MESSAGES[row[KIND]]

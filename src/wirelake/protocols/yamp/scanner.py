@@ -33,6 +33,7 @@ __all__ = [
     "URI_LENGTH",
     "Limits",
     "find",
+    "glance",
     "scan",
     "sniff",
     "walk",
@@ -80,6 +81,17 @@ PING_HEADER: Final = 2
 FARTHEST: Final = 1 << 47
 """No offset is beyond this or below 0; saying so lets the compiler drop a check on every access."""
 
+# Members of enums that every scan reads: reading a member is a call, reading a number is not.
+_CANCEL: Final = MessageType.CANCEL.value
+_CLOSE: Final = MessageType.CLOSE.value
+_CLOSE_REDIRECT: Final = MessageType.CLOSE_REDIRECT.value
+_EVENT: Final = MessageType.EVENT.value
+_HANDSHAKE: Final = MessageType.HANDSHAKE.value
+_PONG: Final = MessageType.PONG.value
+_REQUEST: Final = MessageType.REQUEST.value
+_RESPONSE: Final = MessageType.RESPONSE.value
+_CANCELLED: Final = ResponseType.CANCELLED.value
+
 
 @kernel
 def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -> tuple[int, int, int, int]:  # noqa: ARG001 - as in every protocol
@@ -97,8 +109,8 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
         kind = 0 + data[at]
         uri, uri_length, length, code, odd = at, -1, 0, -1, 0
         fault, fault_at, lost = 0, at, False
-        if kind >= MessageType.EVENT.value:
-            lost = kind > MessageType.RESPONSE.value
+        if kind >= _EVENT:
+            lost = kind > _RESPONSE
             if lost:  # YAMP-42
                 fault, body = Fault.TYPE_UNKNOWN.value, stop
             else:
@@ -106,36 +118,36 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                     return count, 0, at, 0
                 uri, uri_length = at + HEADER, 0 + data[at + HEADER - 1]
                 after = uri + uri_length
-                if kind >= MessageType.CANCEL.value:
+                if kind >= _CANCEL:
                     after += UID_SIZE
-                body = after if kind == MessageType.EVENT.value else after + 1
-                if kind != MessageType.CANCEL.value:
+                body = after if kind == _EVENT else after + 1
+                if kind != _CANCEL:
                     body += 4
                 if stop < body:
                     return count, 0, at, 0
-                if kind != MessageType.CANCEL.value:
+                if kind != _CANCEL:
                     length = u32(data, body - 4)
-                if kind != MessageType.EVENT.value:
+                if kind != _EVENT:
                     code = 0 + data[after]
-                    if kind == MessageType.RESPONSE.value:
-                        if code > ResponseType.CANCELLED.value:  # YAMP-36
+                    if kind == _RESPONSE:
+                        if code > _CANCELLED:  # YAMP-36
                             fault, fault_at = Fault.RESPONSE_TYPE_UNKNOWN.value, after
                     elif code > 1:  # YAMP-28
                         odd = ODD_BOOL
                 if length > max_body:  # YAMP-43
                     lost, fault, fault_at = True, Fault.BODY_OVER_LIMIT.value, body - 4
-        elif kind == MessageType.HANDSHAKE.value:
+        elif kind == _HANDSHAKE:
             body = at + HANDSHAKE_HEADER
             if stop < body:
                 return count, 0, at, 0
             code, length = u16(data, at + 1), 0 + data[at + 3]
-        elif kind <= MessageType.PONG.value:
+        elif kind <= _PONG:
             body = at + PING_HEADER
             if stop < body:
                 return count, 0, at, 0
             length = 0 + data[at + 1]
         else:
-            body = at + (CLOSE_HEADER if kind == MessageType.CLOSE.value else redirect_header)  # YAMP-1
+            body = at + (CLOSE_HEADER if kind == _CLOSE else redirect_header)  # YAMP-1
             if stop < body:
                 return count, 0, at, 0
             length = u16(data, at + 1) if body - at == CLOSE_HEADER else 0 + data[at + 1]
@@ -151,15 +163,15 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                 pending, broken = utf8(data, uri, uri + uri_length, 0)
                 if pending:  # YAMP-16
                     fault, fault_at = Fault.URI_NOT_UTF8.value, broken
-        elif kind == MessageType.HANDSHAKE.value or kind > MessageType.PONG.value:
+        elif kind == _HANDSHAKE or kind > _PONG:
             if not is_ascii(data, body, end):
                 pending, broken = utf8(data, body, end, 0)
-                if pending and kind == MessageType.CLOSE.value:
+                if pending and kind == _CLOSE:
                     odd = ODD_REASON
                 elif pending:
                     fault_at = broken
-                    fault = Fault.URL_NOT_UTF8.value if kind == MessageType.CLOSE_REDIRECT.value else Fault.SERIALIZER_NOT_UTF8.value
-            elif kind == MessageType.HANDSHAKE.value and length == 0:  # YAMP-5
+                    fault = Fault.URL_NOT_UTF8.value if kind == _CLOSE_REDIRECT else Fault.SERIALIZER_NOT_UTF8.value
+            elif kind == _HANDSHAKE and length == 0:  # YAMP-5
                 odd = ODD_SERIALIZER
         row = count * ROW_COLUMNS
         rows[row + START] = at
@@ -191,22 +203,22 @@ def _plausible(data: Any, at: int, stop: int, limits: Any) -> int:
     if stop - at < HEADER:
         return 0
     kind, uri_length = 0 + data[at], 0 + data[at + HEADER - 1]
-    if kind < MessageType.EVENT.value or kind > MessageType.RESPONSE.value or uri_length == 0:
+    if kind < _EVENT or kind > _RESPONSE or uri_length == 0:
         return 0
     after = at + HEADER + uri_length
-    if kind >= MessageType.CANCEL.value:
+    if kind >= _CANCEL:
         after += UID_SIZE
-    body = after if kind == MessageType.EVENT.value else after + 1
-    if kind != MessageType.CANCEL.value:
+    body = after if kind == _EVENT else after + 1
+    if kind != _CANCEL:
         body += 4
     if stop < body:
         return 0
     for place in range(at + HEADER, at + HEADER + uri_length):
         if data[place] <= 0x20 or data[place] >= 0x7F:
             return 0
-    if kind != MessageType.EVENT.value and data[after] > (ResponseType.CANCELLED.value if kind == MessageType.RESPONSE.value else 1):
+    if kind != _EVENT and data[after] > (_CANCELLED if kind == _RESPONSE else 1):
         return 0
-    length = 0 if kind == MessageType.CANCEL.value else u32(data, body - 4)
+    length = 0 if kind == _CANCEL else u32(data, body - 4)
     size: int = 0 if length > limits[0] else body - at + length
     return size
 
@@ -223,6 +235,30 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:
         if size and (at + size == stop or (at + size < stop and _plausible(data, at + size, stop, limits))):
             return at
     return stop
+
+
+def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[int]] | None:
+    """See `buffer.Glance`: an event, request or response with an ASCII uri."""
+    size = len(data)
+    if size < HEADER or not data[HEADER - 1]:
+        return None
+    kind, length = data[0], data[HEADER - 1]
+    after = HEADER + length
+    if kind == _EVENT:
+        body, code = after + 4, -1
+    elif kind == _REQUEST or kind == _RESPONSE:
+        if kind == _RESPONSE:
+            after += UID_SIZE
+        body = after + 5
+        if size < body or data[after] > (1 if kind == _REQUEST else _CANCELLED):
+            return None
+        code = data[after]
+    else:
+        return None
+    body_length = int.from_bytes(data[body - 4 : body])
+    if body + body_length != size or body_length > limits[0] or not data[HEADER : HEADER + length].isascii():
+        return None
+    return [[0, size, kind, 0, 0, 0, 0, HEADER, length, body, body_length, code, 0]], []
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)

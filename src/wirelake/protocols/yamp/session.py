@@ -33,6 +33,7 @@ from wirelake.protocols.yamp.wire import user
 __all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
 
 _TRUTHS: Final = {False: b"\x00", True: b"\x01"}
+_PROGRESS: Final = int(ResponseType.PROGRESS)
 _RESPONSES: Final = {kind: bytes((kind,)) for kind in ResponseType}
 
 
@@ -56,7 +57,7 @@ class Session(BaseSession):
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
         own, asked = super().deadline, self._requests.deadline
-        return asked if own is None else own if asked is None else min(own, asked)
+        return asked if own is None or (asked is not None and asked < own) else own
 
     def is_serving(self, request_uid: bytes) -> bool:
         """Whether a request of the peer still wants an outcome: a killed one does not."""
@@ -196,7 +197,7 @@ class Session(BaseSession):
         if pending is None:  # YAMP-37
             self._notice(Fault.RESPONSE_UNMATCHED)
             return
-        steps = response.response_type == ResponseType.PROGRESS
+        steps = response.response_type == _PROGRESS
         if steps and not pending.progressive:  # YAMP-29
             self._notice(Fault.PROGRESS_UNASKED)
             return

@@ -34,6 +34,7 @@ from wirelake.protocols.yamp.scanner import (
     URI,
     URI_LENGTH,
     find,
+    glance,
     scan,
     sniff,
     walk,
@@ -132,7 +133,7 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:
 
 def buffer(limits: MessageLimits = DEFAULT_LIMITS) -> Buffer:
     """A buffer that cuts a stream into messages."""
-    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts)
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts, glance)
 
 
 def encode(message: Message, limits: MessageLimits = DEFAULT_LIMITS) -> bytes:

@@ -34,7 +34,7 @@ from wirelake.protocols.event_mesh.security.canonical import canonical, mac
 from wirelake.protocols.event_mesh.security.replay import ReplayCache
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore, is_weak
 from wirelake.protocols.event_mesh.wire import message
-from wirelake.protocols.kernel import FAULT, FAULT_AT, START, active, array, positions, table
+from wirelake.protocols.kernel import FAULT, FAULT_AT, START, active, array, compiled, positions, table
 
 __all__ = ["Identity", "Receiver", "Rejected", "Scanned", "Verified", "authenticate", "freshness", "node_id_of", "signed_at"]
 
@@ -122,23 +122,53 @@ class Receiver:
         self._rows = table(BATCH, ROW_COLUMNS)
         self._parts = table(BATCH * limits.max_parts, PART_COLUMNS)
         self._run_of, self._ends = table(BATCH, 1), table(BATCH, 1)
+        self._compiled: tuple[Any, Any, Any, Any, Any, Any] | None = None
+        """What `compile` made and `scanned` has not taken yet."""
 
     def receive(self, data: bytes, now: float, source: bytes = NO_SOURCE) -> Verified | Rejected:
         """Judge one datagram that arrived at this time from this source, which is any bytes that name it."""
         (scanned,) = self.scanned((data,))
         return self.judge(scanned, now, lambda: source)
 
+    def compile(self) -> None:
+        """Compile the scanners, or load them from Numba's cache, and use them from then on.
+
+        This takes a second, so it is for a thread. It does nothing without Numba, or where it is done.
+        """
+        if not isinstance(self._rows, list):
+            return
+        try:
+            import numpy as np  # noqa: PLC0415 - see `kernel.compiled`
+
+            scanners = compiled(scan), compiled(walk)
+        except ImportError:
+            return
+        rows, parts, run_of, ends = (np.zeros(len(one), np.int64) for one in (self._rows, self._parts, self._run_of, self._ends))
+        nothing, nowhere = np.frombuffer(b"", np.uint8), np.zeros(0, np.int64)
+        scanners[0](nothing, 0, 0, rows, parts, self._limits)
+        scanners[1](nothing, nowhere, nowhere, 0, 0, rows, run_of, parts, ends, self._limits)
+        self._compiled = (*scanners, rows, parts, run_of, ends)
+
+    def _adopt(self) -> None:
+        """Use what `compile` made, between two batches."""
+        if self._compiled is not None:
+            self._scan, self._walk, self._rows, self._parts, self._run_of, self._ends = self._compiled
+            self._compiled = None
+
     def scanned(self, datagrams: Sequence[bytes]) -> Iterator[Scanned]:
         """Scan many datagrams in one call, because a call costs more than a datagram."""
         for first in range(0, len(datagrams), BATCH):
             some = datagrams[first : first + BATCH]
             block = b"".join(some)
+            self._adopt()
+            fast = not isinstance(self._rows, list)
+            data = array(block, compiled=fast)
             if len(some) == 1:
-                count, used, _, _ = self._scan(array(block), 0, len(block), self._rows, self._parts, self._limits)
+                count, used, _, _ = self._scan(data, 0, len(block), self._rows, self._parts, self._limits)
             else:
                 stops = list(accumulate(map(len, some)))
-                places = positions([0, *stops[:-1]]), positions(stops)
-                count, used, _, _ = self._walk(array(block), *places, 0, 0, self._rows, self._run_of, self._parts, self._ends, self._limits)
+                places = positions([0, *stops[:-1]], compiled=fast), positions(stops, compiled=fast)
+                count, used, _, _ = self._walk(data, *places, 0, 0, self._rows, self._run_of, self._parts, self._ends, self._limits)
             rows, parts = _plain(self._rows[: count * ROW_COLUMNS]), _plain(self._parts[: used * PART_COLUMNS])
             for row in range(0, count * ROW_COLUMNS, ROW_COLUMNS):
                 yield block, rows[row : row + ROW_COLUMNS], parts

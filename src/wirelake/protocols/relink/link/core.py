@@ -88,6 +88,11 @@ class LinkCore:
             self._require_link()
         return self.outbox.send(channel, parts)
 
+    def send_many(self, channel: bytes, bodies: Sequence[bytes]) -> int:
+        """§3.1: send messages of one part each on a channel; return the number of the last."""
+        self._require_link()
+        return self.outbox.send_many(channel, bodies)
+
     def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:
         """§2.3: send one message on many channels; return its number on each."""
         self._require_link()

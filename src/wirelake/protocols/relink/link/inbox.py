@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel, TombstonesForgotten
 from wirelake.protocols.relink.faults import Fault, Violation
@@ -89,6 +89,25 @@ class Inbox:
             self._state.events.append(MessageReceived(channel, number, parts, incoming.incarnation))
         self._state.strikes, self._state.has_progressed = 0, True  # as `progress` does, without the call: this is for every message
 
+    def deliver_many(self, channel: bytes, payloads: list[tuple[bytes, ...]]) -> None:
+        """`deliver` for messages of one channel that follow each other."""
+        if self._transactional or len(payloads) == 1 or channel not in self.channels:
+            for parts in payloads:
+                self.deliver(channel, parts)
+            return
+        incoming = self.channels[channel]
+        if incoming.closing:
+            raise Violation(Fault.CHANNEL_CLOSING, f"a message on {channel.hex() or 'the only channel'}")
+        allowed = payloads[: max(self._max_unconsumed - self.unconsumed, 0)]
+        first, incarnation = incoming.received + 1, incoming.incarnation
+        self._state.events += [MessageReceived(channel, number, parts, incarnation) for number, parts in enumerate(allowed, first)]
+        incoming.received += len(allowed)
+        self.unconsumed += len(allowed)
+        if allowed:
+            self._state.progress()
+        if len(allowed) < len(payloads):
+            raise Violation(Fault.UNCONSUMED_OVER_LIMIT, f"limit {self._max_unconsumed}")
+
     def take_decision(self, ids: tuple[bytes, ...], sequence: int | None, *, commit: bool) -> None:
         """RELINK-26: take a commit or rollback."""
         if not self._transactional:
@@ -146,13 +165,22 @@ class Inbox:
         before = incoming.consumed
         if not incoming.consume(message.sequence):
             return False
-        self.unconsumed -= incoming.consumed - before
-        if (
-            message.channel in self._due_later
-            and incoming.consumed != incoming.received
-            and incoming.consumed - incoming.announced_consumed < self._ack_every
-        ):
+        consumed = incoming.consumed
+        self.unconsumed -= consumed - before
+        if message.channel in self._due_later and consumed != incoming.received and consumed - incoming.announced_consumed < self._ack_every:
             return False  # acknowledged later with the others
+        self._consumed(incoming)
+        return True
+
+    def consume_run(self, messages: Sequence[MessageReceived]) -> bool:
+        """`consume` for messages of one channel that follow each other, in order."""
+        first, last = messages[0], messages[-1]
+        incoming = self.channels.get(last.channel)
+        if incoming is None or incoming.incarnation != last.incarnation:
+            return False
+        if self._transactional or not incoming.consume_run(first.sequence, last.sequence):
+            return any([self.consume(message) for message in messages])
+        self.unconsumed -= len(messages)
         self._consumed(incoming)
         return True
 

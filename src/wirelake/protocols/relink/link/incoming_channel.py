@@ -136,6 +136,13 @@ class IncomingChannel:
             self._consumed_early.add(number)
         return False
 
+    def consume_run(self, first: int, last: int) -> bool:
+        """Consume the messages from `first` to `last` if they are the next ones; return whether they were."""
+        if first != self.consumed + 1 or last > self.received or self._consumed_early:
+            return False
+        self.consumed = last
+        return True
+
     def settle(self, number: int, *, success: bool) -> bool:
         """§3.2: note the result of a committed message; return whether it was still open."""
         if self._states.get(number) is not _State.COMMITTED:

@@ -83,6 +83,29 @@ class Outbox:
             self._state.output.append(outgoing.packet(parts))
         return number
 
+    def send_many(self, channel: bytes, bodies: Sequence[bytes]) -> int:
+        """§3.1: send messages of one part each; return the number of the last.
+
+        All of them are sent or none: raises as `send` does, also if the window has not enough space for all.
+        """
+        outgoing = self.channels.get(channel)
+        if outgoing is None:
+            outgoing = self._open(channel)
+        elif outgoing.closing:
+            raise LocalProtocolError(Fault.CHANNEL_CLOSING, channel.hex())
+        if outgoing.outstanding + len(bodies) > self._window:
+            raise LocalProtocolError(Fault.WINDOW_FULL, f"window {self._window}")
+        if max(map(len, bodies), default=0) > self._plain:
+            for body in bodies:
+                check((body,), self._options.limits)
+        payloads = [(body,) for body in bodies]
+        outgoing.payloads += payloads
+        outgoing.last += len(payloads)
+        if self._state.may_send:
+            outgoing.sent = outgoing.last
+            self._state.output += outgoing.packets(payloads)
+        return outgoing.last
+
     def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:
         """§2.3: send one message on many channels; return its number on each, in their order.
 

@@ -105,6 +105,15 @@ class OutgoingChannel:
             self._heads[size] = data[: len(data) - size - len(PADDING[size & 7])]
         return data
 
+    def packets(self, payloads: list[tuple[bytes, ...]]) -> list[bytes]:
+        """`packet` of each of many; those of one size, the commonest, share the bytes around them."""
+        sizes = {len(parts[0]) if len(parts) == 1 else -1 for parts in payloads}
+        size = sizes.pop()
+        if sizes or size < 0 or size not in self._heads:
+            return [self.packet(parts) for parts in payloads]
+        head, padding = self._heads[size], PADDING[size & 7]
+        return [head + part + padding for (part,) in payloads] if padding else [head + part for (part,) in payloads]
+
     def replay(self) -> Iterator[bytes]:
         """RELINK-21: every message the peer has not received, then every decision it may have missed."""
         for parts in self.payloads:

@@ -135,7 +135,7 @@ class Layer1:
         """One text of the peer, as the scanner read it."""
         if row[ODDITIES]:
             self._outcomes += [Noticed(oddity) for bit, oddity in _ODD.items() if row[ODDITIES] & bit]
-        if row[FAULT] in UNREADABLE:
+        if row[FAULT] and row[FAULT] in UNREADABLE:
             self._refuse(row, Fault(row[FAULT]), now)
             return
         envelope = message(data, row)

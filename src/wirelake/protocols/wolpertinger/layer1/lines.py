@@ -7,7 +7,7 @@ metadata. One expression reads those; tests hold it equal to `scan`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -31,6 +31,12 @@ from wirelake.protocols.wolpertinger.scanner import (
 __all__ = ["Lines", "common", "measure", "row_of"]
 
 _COMMON: Final = re.compile(rb"(?:message_id:([0-9]{1,9});(encryption:(?i:aes);)?|result:([0-5]);message_id:([0-9]{1,9});)")
+
+# Members of enums that every text reads.
+_MESSAGE: Final = TextKind.MESSAGE.value
+_RESULT: Final = TextKind.RESULT.value
+_NONE: Final = Encryption.NONE.value
+_AES: Final = Encryption.AES.value
 
 
 def measure(data: bytes, start: int, stop: int, limits: Limits) -> list[int]:
@@ -62,13 +68,11 @@ def common(data: bytes, start: int, stop: int) -> list[int] | None:
     end = found.end()
     message_id, encrypted, code, of = found.groups()
     if code is not None:
-        kind = TextKind.RESULT.value
-        return [start, stop - start, kind, 0, start, 0, 0, int(of), int(code), -1, 0, -1, -1, end, 0, 0] if end == stop else None
+        return [start, stop - start, _RESULT, 0, start, 0, 0, int(of), int(code), -1, 0, -1, -1, end, 0, 0] if end == stop else None
     if data.find(b";", end, stop) >= 0:  # there is more
         return None
-    encryption = Encryption.NONE.value if encrypted is None else Encryption.AES.value
-    kind = TextKind.MESSAGE.value
-    return [start, stop - start, kind, 0, start, 0, 0, int(message_id), -1, -1, encryption, -1, -1, end, stop - end, 0]
+    encryption = _NONE if encrypted is None else _AES
+    return [start, stop - start, _MESSAGE, 0, start, 0, 0, int(message_id), -1, -1, encryption, -1, -1, end, stop - end, 0]
 
 
 class Lines(Buffer):
@@ -78,8 +82,25 @@ class Lines(Buffer):
         super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), 0)
         self._all_limits = limits
 
-    def feed(self, data: bytes) -> Iterator[Frames]:
+    def feed(self, data: bytes) -> Iterable[Frames]:
         """Take bytes; give whole lines. After `lost`, bytes are dropped."""
+        if not self._size and not self.lost and len(data) <= self._all_limits.max_text_size and data.endswith(b"\n"):
+            return self._whole_lines(data)  # by far the commonest
+        return self._scan_all(data)
+
+    def _whole_lines(self, data: bytes) -> Iterable[Frames]:
+        rows, at = [], 0
+        while at < len(data):
+            end = data.index(b"\n", at)
+            row = measure(data, at, end, self._all_limits)
+            row[LENGTH] += 1
+            rows.append(row)
+            at = end + 1
+        self._sizes = []
+        self._keep(data, at, 0)
+        return ((data, rows, []),)
+
+    def _scan_all(self, data: bytes) -> Iterator[Frames]:
         self._sizes = []
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
