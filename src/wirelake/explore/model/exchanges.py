@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -46,8 +46,9 @@ class Exchange(msgspec.Struct):
     session: str | None
     request: str | None
     response: str | None
-    request_excerpt: str | None
-    response_excerpt: str | None
+    request_excerpt: Any
+    """The beginning of the body, as text."""
+    response_excerpt: Any
 
 
 def counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
@@ -92,4 +93,7 @@ def search(
     LEFT JOIN bodies said ON said.message_id = e.response_message_id
     ORDER BY {ORDERS.get(order, ORDERS["oldest"])}
     """
-    return [Exchange(*row[:-2], excerpt(row[-2]), excerpt(row[-1])) for row in connection.execute(sql, values).fetchall()]
+    found = [Exchange(*row) for row in connection.execute(sql, values).fetchall()]
+    for one in found:
+        one.request_excerpt, one.response_excerpt = excerpt(one.request_excerpt), excerpt(one.response_excerpt)
+    return found

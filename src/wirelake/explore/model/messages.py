@@ -160,6 +160,7 @@ LEFT JOIN answers ON answers.response_message_id = page.message_id
 LEFT JOIN requests ON requests.request_message_id = page.message_id
 ORDER BY {{page_order}}
 """
+_BODY: Final = Line.__struct_fields__.index("excerpt")
 _ORDERS: Final = {
     False: ("m.ts NULLS LAST, m.message_id", "page.ts NULLS LAST, page.message_id"),
     True: ("m.ts DESC NULLS LAST, m.message_id DESC", "page.ts DESC NULLS LAST, page.message_id DESC"),
@@ -173,8 +174,14 @@ def lines(
     order, page_order = _ORDERS[newest_first]
     sql = _LINES.format(where=where.sql, order=order, page_order=page_order, limit=limit, offset=offset)
     found = connection.execute(sql, list(where.values)).fetchall()
-    body = Line.__struct_fields__.index("excerpt")
-    return [Line(*row[:body], excerpt(row[body]), *row[body + 1 :]) for row in found]
+    return [_line(row) for row in found]
+
+
+def _line(row: tuple[Any, ...]) -> Line:
+    """A row of `_LINES`; its body becomes an excerpt."""
+    line = Line(*row)
+    line.excerpt = excerpt(row[_BODY])
+    return line
 
 
 def search(
@@ -228,15 +235,23 @@ def one(connection: duckdb.DuckDBPyConnection, message_id: str) -> Message:
     ).fetchone()
     assert row is not None  # noqa: S101 - it was there in the query before, of the same snapshot
     line = found[0]
-    previous, following = _neighbours(connection, line, row[8])
+    connection_id, fault, verified, source, offset, length, body, body_json, session_id = row
+    previous, following = _neighbours(connection, line, session_id)
     return Message(
-        line,
-        *row[:8],
-        _own(connection, line.protocol, wanted),
-        _exchanges(connection, wanted),
-        _violations(connection, wanted),
-        previous,
-        following,
+        line=line,
+        connection=connection_id,
+        fault=fault,
+        verified=verified,
+        source=source,
+        offset=offset,
+        length=length,
+        body=body,
+        body_json=body_json,
+        own=_own(connection, line.protocol, wanted),
+        exchanges=_exchanges(connection, wanted),
+        violations=_violations(connection, wanted),
+        previous=previous,
+        next=following,
     )
 
 

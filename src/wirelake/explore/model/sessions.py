@@ -116,7 +116,7 @@ def search(
     offset: int = 0,
 ) -> list[Session]:
     """Return sessions in an order of `ORDERS`."""
-    where, values = ("protocol = ?", [protocol]) if protocol else ("true", [])
+    where, values = ("protocol = ?", (protocol,)) if protocol else ("true", ())
     chosen = ORDERS.get(order, ORDERS["opened"])
     return read(
         connection, Session, f"SELECT {_COLUMNS} FROM sessions WHERE {where} ORDER BY {chosen} LIMIT {limit:d} OFFSET {offset:d}", values
