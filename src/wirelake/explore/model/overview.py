@@ -122,7 +122,8 @@ def topology(connection: duckdb.DuckDBPyConnection, *, limit: int = TOPOLOGY_ROW
         Edge,
         "SELECT protocol, client, server, coalesce(sessions, 0), coalesce(messages_to_server, 0), coalesce(messages_to_client, 0),"
         " coalesce(bytes_to_server, 0), coalesce(bytes_to_client, 0), coalesce(errors, 0), epoch_us(first_seen), epoch_us(last_seen)"
-        f" FROM topology ORDER BY 5 + 6 DESC, protocol, client, server LIMIT {limit:d}",
+        " FROM topology ORDER BY coalesce(messages_to_server, 0) + coalesce(messages_to_client, 0) DESC, protocol, client, server"
+        f" LIMIT {limit:d}",
     )
 
 

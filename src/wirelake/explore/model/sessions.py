@@ -159,20 +159,28 @@ def _lanes(session: Session, rows: list[Line]) -> list[str]:
 
 
 def _incidents(connection: duckdb.DuckDBPyConnection, session_id: bytes, begin: int | None, end: int | None) -> list[Incident]:
-    """Events of connections, unreadable bytes and rules broken by no message, in a time range."""
+    """Events of connections, unreadable bytes and rules broken by no message, in a time range.
+
+    A rule that unreadable bytes break is told with them, not twice.
+    """
     sql = f"""
-    WITH mine AS (SELECT DISTINCT connection_id FROM messages WHERE session_id = $id), found AS (
+    WITH mine AS (
+        SELECT DISTINCT connection_id FROM messages WHERE session_id = $id
+    ), broken AS (
+        FROM violations WHERE session_id = $id AND message_id IS NULL
+    ), found AS (
         SELECT
             'event' AS type, c.ts, CASE c.by WHEN 'client' THEN true WHEN 'server' THEN false END AS to_server, c.what AS name,
-            concat_ws(' ', c.what, CASE WHEN c.by <> '' THEN 'by the ' || c.by END, nullif(c.detail, '')) AS text,
+            concat_ws(' ', c.what, CASE WHEN c.by <> '' THEN 'by the ' || c.by END,
+                CASE WHEN c.detail NOT IN ('', c.what) THEN '(' || c.detail || ')' END) AS text,
             NULL AS severity, NULL AS clause, 0 AS size, c.source, c."offset"
         FROM connections c JOIN mine USING (connection_id) WHERE c.what <> 'seen'
         UNION ALL
-        SELECT 'unreadable', ts, direction = 'to_server', reason, text, NULL, clause, length, source, "offset"
-        FROM quarantine WHERE session_id = $id
+        SELECT 'unreadable', q.ts, q.direction = 'to_server', q.reason, q.text, b.severity, q.clause, q.length, q.source, q."offset"
+        FROM quarantine q LEFT JOIN broken b USING (source, "offset") WHERE q.session_id = $id
         UNION ALL
         SELECT 'violation', ts, direction = 'to_server', rule, text, severity, clause, length, source, "offset"
-        FROM violations WHERE session_id = $id AND message_id IS NULL
+        FROM broken ANTI JOIN (FROM quarantine WHERE session_id = $id) USING (source, "offset")
     )
     SELECT type, epoch_us(ts), to_server, name, text, severity, clause, size, source, "offset"
     FROM found

@@ -38,7 +38,7 @@ class Explorer:
 
     def __init__(self, lake: str | PathLike[str], database: Database) -> None:
         self.path = lake
-        self.name = Path(lake).resolve().name if "://" not in str(lake) else str(lake)
+        self.name = "/".join(Path(lake).resolve().parts[-2:]).lstrip("/") if "://" not in str(lake) else str(lake)
         self.database = database
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()

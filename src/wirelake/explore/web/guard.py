@@ -121,4 +121,5 @@ def _is_equal(given: str, token: str) -> bool:
 def _without(url: URL, name: str) -> str:
     """The address without a parameter, and without the server: it stays on this one."""
     rest = url.remove_query_params(name)
-    return f"{rest.path}?{rest.query}" if rest.query else rest.path
+    path = f"/{rest.path.lstrip('/')}"  # two slashes would name another server
+    return f"{path}?{rest.query}" if rest.query else path

@@ -50,7 +50,7 @@ class SessionLadder extends HTMLElement {
     const { rows, total, lanes } = this.data;
     this.lanes = new Map(lanes.map((name, index) => [name, index]));
     this.places = lanes.map((_, index) => (lanes.length < 2 ? 50 : 8 + (84 * index) / (lanes.length - 1)));
-    this.begin = rows.find((row) => row.ts !== null)?.ts ?? 0;
+    this.begin = Math.min(...[rows[0]?.ts, this.data.incidents[0]?.ts].filter((ts) => ts !== null && ts !== undefined));
     const end = first + rows.length;
     this.state.textContent = total > rows.length ? `messages ${count(first + 1)} to ${count(end)} of ${count(total)}` : `${count(total)} messages`;
     this.previous.hidden = first === 0;
@@ -61,7 +61,7 @@ class SessionLadder extends HTMLElement {
       label.style.left = `${this.places[index]}%`;
       places.append(label);
     });
-    this.head.replaceChildren(make("span", "", "since the first"), places, make("span", "", "body"));
+    this.head.replaceChildren(make("span", "", "since the start"), places, make("span", "", "body"));
     this.list.set(woven(this.data));
     this.seek();
     const wanted = location.hash.slice(1);

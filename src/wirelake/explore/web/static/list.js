@@ -6,7 +6,7 @@ import { clock, count, day, duration, make, size } from "./format.js";
 import { VirtualRows } from "./rows.js";
 
 const CELLS = ["time", "protocol", "from", "arrow", "to", "kind", "name", "subject", "size", "mark", "body"];
-const CLASSES = { time: "", protocol: "v", from: "v wide", arrow: "wide", to: "v wide", kind: "v", name: "v wide", subject: "v wide", size: "n wide", mark: "", body: "x" };
+const CLASSES = { time: "", protocol: "v", from: "v wide", arrow: "wide", to: "v wide", kind: "v", name: "v", subject: "v wide", size: "n wide", mark: "", body: "x" };
 
 class MessageList extends HTMLElement {
   #loader = new Loader();
