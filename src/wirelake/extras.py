@@ -9,7 +9,7 @@ from typing import Final
 
 from wirelake.errors import MissingExtra
 
-__all__ = ["CAPTURES", "LAKE", "LIBRARIES", "SCHEMES", "TABLES", "is_installed", "library", "missing", "need", "need_for_address"]
+__all__ = ["CAPTURES", "EXPLORE", "LAKE", "LIBRARIES", "SCHEMES", "TABLES", "is_installed", "library", "missing", "need", "need_for_address"]
 
 LIBRARIES: Final = {
     "uvloop": ("uvloop", "fast"),
@@ -31,6 +31,9 @@ LIBRARIES: Final = {
     "duckdb": ("duckdb", "lake"),
     "altair": ("altair", "lake"),
     "vl_convert": ("vl-convert-python", "lake"),
+    "starlette": ("starlette", "explore"),
+    "uvicorn": ("uvicorn", "explore"),
+    "jinja2": ("jinja2", "explore"),
     "grpc": ("grpcio", "connect"),
     "grpc_status": ("grpcio-status", "connect"),
     "google.rpc": ("googleapis-common-protos", "connect"),
@@ -42,6 +45,8 @@ LAKE: Final = tuple(name for name, (_, extra) in LIBRARIES.items() if extra == "
 """Modules for ingesting and reporting."""
 TABLES: Final = ("numpy", "pyarrow", "deltalake", "duckdb")
 """Modules for reading the tables of a lake: no Spark."""
+EXPLORE: Final = (*TABLES, "starlette", "uvicorn", "jinja2")
+"""Modules for serving pages about a lake: no Spark."""
 CAPTURES: Final = ("numpy", "numba", "pyarrow", "fsspec")
 """Modules for reading captures without a lake: no Spark."""
 SCHEMES: Final = {"ws": "websockets", "wss": "websockets", "quic": "aioquic", "xmpp": "slixmpp"}

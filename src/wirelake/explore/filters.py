@@ -24,7 +24,24 @@ import msgspec
 from wirelake import protocols
 from wirelake.errors import UsageError
 
-__all__ = ["FIELDS", "KINDS", "STATUSES", "Field", "Filter", "FilterError", "Term", "Value", "Values", "parse"]
+__all__ = [
+    "FIELDS",
+    "KINDS",
+    "STATUSES",
+    "WORDS",
+    "Comparison",
+    "Field",
+    "Filter",
+    "FilterError",
+    "Kind",
+    "Term",
+    "Value",
+    "Values",
+    "comparison",
+    "is_pattern",
+    "moment",
+    "parse",
+]
 
 Value = str | int | float | bool | None | Collection[str] | Collection[int]
 Values = Mapping[str, Value]
@@ -90,7 +107,7 @@ FIELDS: Final[dict[str, Field]] = {
 }
 """Name -> field."""
 
-_WORDS: Final = ("name", "subject", "rule", "protocol", "kind", "id")
+WORDS: Final = ("name", "subject", "rule", "protocol", "kind", "id")
 """The fields that a bare word is searched in."""
 _TOKEN: Final = re.compile(r'(?:[^\s"]|"[^"]*("|$))+')
 _PART: Final = re.compile(r'(?:[^,"]|"[^"]*")+')
@@ -121,10 +138,12 @@ class Term(msgspec.Struct, frozen=True):
 class Filter:
     """Terms that must all hold. Make one with `parse`."""
 
-    __slots__ = ("_tests", "terms")
+    __slots__ = ("_tests", "now", "terms")
 
     def __init__(self, terms: tuple[Term, ...], now: float) -> None:
         self.terms = terms
+        self.now = now
+        """Seconds since 1970 that ages count back from."""
         self._tests: list[tuple[tuple[str, ...], Test, bool]] = []
         for term in terms:
             names, test = _test(term, now)
@@ -192,7 +211,7 @@ def _checked(token: str, name: str, value: str) -> str:
     choices = FIELDS[name].choices
     if name == "protocol":
         value, choices = value.replace("-", "_"), protocols.names()
-    if choices and not _is_pattern(value) and value.lower() not in choices:
+    if choices and not is_pattern(value) and value.lower() not in choices:
         raise FilterError(token, f"filter term {token!r}: {name} is never {value!r}; choose one of {', '.join(choices)}")
     return value
 
@@ -200,31 +219,31 @@ def _checked(token: str, name: str, value: str) -> str:
 def _test(term: Term, now: float) -> tuple[tuple[str, ...], Test]:
     """The fields that a term looks at, and the test of a value of them."""
     if not term.field:
-        return _WORDS, _any([_text(f"*{value}*") for value in term.values])
+        return WORDS, _any([_text(f"*{value}*") for value in term.values])
     kind = FIELDS[term.field].kind
     if kind is Kind.TIME:
-        when = [_time(term, value, now) for value in term.values]
+        when = [moment(term, value, now) for value in term.values]
         if term.field == "since":
             return ("ts",), lambda value: isinstance(value, (int, float)) and value >= min(when)
         return ("ts",), lambda value: isinstance(value, (int, float)) and value <= max(when)
     if kind is Kind.TEXT:
         ends = term.field in ("from", "to")
         return (term.field,), _any([_end(value) if ends else _text(value) for value in term.values])
-    units = _SIZES if kind is Kind.NUMBER else _SECONDS
-    return (term.field,), _any([_number(term, value, units) for value in term.values])
+    return (term.field,), _any([_number(comparison(term, value)) for value in term.values])
 
 
 def _any(tests: list[Test]) -> Test:
     return tests[0] if len(tests) == 1 else lambda value: any(test(value) for test in tests)
 
 
-def _is_pattern(value: str) -> bool:
+def is_pattern(value: str) -> bool:
+    """Whether a value has wildcards."""
     return any(mark in value for mark in "*?[")
 
 
 def _text(value: str) -> Test:
     """Compare text, with wildcards and without case."""
-    if not _is_pattern(value):
+    if not is_pattern(value):
         wanted = value.casefold()
         return lambda found: str(found).casefold() == wanted
     pattern = re.compile(translate(value), re.IGNORECASE)
@@ -236,8 +255,19 @@ def _end(value: str) -> Test:
     return _any([_text(value), _text(f"{value}:*")])
 
 
-def _number(term: Term, value: str, units: Mapping[str, float]) -> Test:
-    """Compare a number."""
+class Comparison(NamedTuple):
+    """A condition on a number, in its smallest unit: bytes, or seconds."""
+
+    operator: str
+    """`=`, `>`, `>=`, `<`, `<=`, or `..` for a range."""
+    low: float
+    high: float
+    """The end of a range; else the same as `low`."""
+
+
+def comparison(term: Term, value: str) -> Comparison:
+    """Read a value of a term about numbers; raises FilterError."""
+    units = _SIZES if FIELDS[term.field].kind is Kind.NUMBER else _SECONDS
     between, single = _RANGE.fullmatch(value), _NUMBER.fullmatch(value)
     parts = between.groups() if between else (single[2], single[3]) if single else ()
     if not parts or any(unit.lower() not in units for unit in parts[1::2]):
@@ -245,15 +275,21 @@ def _number(term: Term, value: str, units: Mapping[str, float]) -> Test:
         raise FilterError(str(term), f"filter term {str(term)!r}: write a number, >number, <number or a..b; units are {shown}")
     low = float(parts[0]) * units[parts[1].lower()]
     if between:
-        high = float(between[3]) * units[between[4].lower()]
-        return lambda found: isinstance(found, (int, float)) and low <= found <= high
+        return Comparison("..", low, float(between[3]) * units[between[4].lower()])
     assert single is not None  # noqa: S101 - one of both matched
-    compare = _COMPARE[single[1]]
-    return lambda found: isinstance(found, (int, float)) and compare(found, low)
+    return Comparison(single[1] or "=", low, low)
+
+
+def _number(wanted: Comparison) -> Test:
+    """Compare a number."""
+    if wanted.operator == "..":
+        return lambda found: isinstance(found, (int, float)) and wanted.low <= found <= wanted.high
+    compare = _COMPARE[wanted.operator]
+    return lambda found: isinstance(found, (int, float)) and compare(found, wanted.low)
 
 
 _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
-    "": lambda found, wanted: found == wanted,
+    "=": lambda found, wanted: found == wanted,
     ">": lambda found, wanted: found > wanted,
     ">=": lambda found, wanted: found >= wanted,
     "<": lambda found, wanted: found < wanted,
@@ -261,7 +297,7 @@ _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
 }
 
 
-def _time(term: Term, value: str, now: float) -> float:
+def moment(term: Term, value: str, now: float) -> float:
     """Microseconds since 1970 of an age before now, or of a time."""
     age = _AGE.fullmatch(value)
     if age is not None:

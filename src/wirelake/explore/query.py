@@ -9,10 +9,13 @@ output works in `WHERE`. In the tables themselves ids are binary.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from wirelake.errors import QueryError
 
@@ -23,10 +26,25 @@ if TYPE_CHECKING:
     from wirelake.lake.store.snapshot import Snapshot
     from wirelake.lake.tables.schema import Table
 
-__all__ = ["BATCH_ROWS", "opened", "query", "stream"]
+__all__ = ["BATCH_ROWS", "UNLIMITED", "QueryLimits", "opened", "query", "stream", "time_limit"]
 
 BATCH_ROWS: Final = 256
 """Rows of one record batch of `stream`: few, because one body may have megabytes."""
+
+
+class QueryLimits(msgspec.Struct, frozen=True):
+    """Limits of queries; 0: no limit."""
+
+    seconds: float = 0
+    """Seconds that one query may take."""
+    megabytes: int = 0
+    """Megabytes of memory for all queries of a database together. Nothing is written to disk instead."""
+    threads: int = 0
+    """Threads that one query may use."""
+
+
+UNLIMITED: Final = QueryLimits()
+"""As much as the machine has."""
 
 _EXPLAIN: Final = re.compile(r"\s*explain\s+(?:analyze\s+)?(?:\([^)]*\)\s*)?", re.IGNORECASE)
 """The prefix of a statement that is explained."""
@@ -41,12 +59,14 @@ _OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
 
 
 @contextmanager
-def opened(lake: str | PathLike[str], seen: Snapshot | None = None, *, text_ids: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(
+    lake: str | PathLike[str], seen: Snapshot | None = None, *, text_ids: bool = False, limits: QueryLimits = UNLIMITED
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a DuckDB connection with a view for every table, as of the last commit or a snapshot.
 
     It reaches no other file and no network.
 
-    With `text_ids` the views have ids as text; otherwise as the tables have them.
+    With `text_ids` the views have ids as text; otherwise as the tables have them. `limits.seconds` is for `time_limit`.
     """
     import duckdb  # noqa: PLC0415 - only queries pay for it
 
@@ -65,6 +85,11 @@ def opened(lake: str | PathLike[str], seen: Snapshot | None = None, *, text_ids:
             reachable += map(str, files)
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET allowed_paths = $1", [reachable])
+        if limits.megabytes:
+            connection.execute(f"SET memory_limit = '{limits.megabytes:d} MB'")
+            connection.execute("SET temp_directory = ''")
+        if limits.threads:
+            connection.execute(f"SET threads = {limits.threads:d}")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection
@@ -83,21 +108,44 @@ def _text_ids(table: Table) -> Iterator[str]:
 
 
 @contextmanager
-def stream(lake: str | PathLike[str], sql: str, *, limit: int = 0) -> Iterator[pa.RecordBatchReader]:
+def time_limit(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """End queries of a connection that run when the time is up: they raise QueryError. 0 is no limit."""
+    import duckdb  # noqa: PLC0415 - only queries pay for it
+
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.daemon = True
+    if seconds:
+        timer.start()
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise QueryError(f"the query took longer than {seconds:g} s: ask for less, for instance a shorter time range") from error
+    except duckdb.OutOfMemoryException as error:
+        raise QueryError("the query takes more memory than the limit: ask for less, for instance a shorter time range") from error
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def stream(
+    lake: str | PathLike[str], sql: str, *, limit: int = 0, seen: Snapshot | None = None, limits: QueryLimits = UNLIMITED
+) -> Iterator[pa.RecordBatchReader]:
     """Answer one statement of SQL with a reader of record batches, computed while they are read.
 
-    The reader ends with the `with` block. At most `limit` rows are computed; 0: all.
+    The reader ends with the `with` block. At most `limit` rows are computed; 0: all. The time limit counts until the block ends.
     """
     import duckdb  # noqa: PLC0415 - only queries pay for it
     import pyarrow as pa  # noqa: PLC0415
 
     from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415 - brings Delta Lake
 
-    with opened(lake, text_ids=True) as connection:
+    with opened(lake, seen, text_ids=True, limits=limits) as connection, time_limit(connection, limits.seconds):
         try:
             _check(connection, sql)
             rows = connection.sql(sql)
             answer = (rows.limit(limit) if limit else rows).to_arrow_reader(BATCH_ROWS)
+        except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+            raise
         except duckdb.CatalogException as error:
             raise QueryError(f"{_one_line(error)} (tables: {', '.join(TABLES)})") from error
         except duckdb.Error as error:
@@ -111,6 +159,8 @@ def _batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
     try:
         yield from answer
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+        raise
     except (duckdb.Error, OSError) as error:  # Arrow passes DuckDB's errors on as OSError
         raise QueryError(_one_line(error)) from error
 

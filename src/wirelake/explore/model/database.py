@@ -1,0 +1,118 @@
+"""Database: a lake's newest snapshot in DuckDB, for many readers at a time.
+
+Readers see one whole commit. When the lake has a newer one, the next reader opens it; those that still read the older one finish with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from os import PathLike
+from typing import TYPE_CHECKING, Final, Self
+
+from wirelake.explore.query import QueryLimits, opened, time_limit
+from wirelake.lake.store import snapshot
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from wirelake.lake.store.snapshot import Snapshot
+
+__all__ = ["DEFAULT_LIMITS", "Database"]
+
+DEFAULT_LIMITS: Final = QueryLimits(seconds=20, megabytes=512)
+"""Limits of a question, unless the caller has others."""
+
+_ENDS: Final = """
+CREATE TABLE ends AS
+SELECT
+    connection_id,
+    any_value(transport) AS transport,
+    any_value(client_address) AS client_host,
+    any_value(client_port) AS client_port,
+    any_value(server_address) AS server_host,
+    any_value(server_port) AS server_port,
+    any_value(observed_by) AS observed_by,
+    address(any_value(client_address), any_value(client_port)) AS client,
+    address(any_value(server_address), any_value(server_port)) AS server
+FROM connections
+GROUP BY connection_id
+"""
+"""Both sides of every connection, as `wirelake.explore.reading.records.Ends` has them."""
+_ADDRESS: Final = """
+CREATE MACRO address(host, port) AS
+    CASE WHEN contains(coalesce(host, ''), ':') THEN '[' || host || ']' ELSE coalesce(host, '') END
+    || CASE WHEN coalesce(port, 0) > 0 THEN ':' || port ELSE '' END
+"""
+"""`host:port`, as `wirelake.explore.reading.records.address` writes it."""
+
+
+class _Opened:
+    """One snapshot, opened; closed when it is replaced and nobody reads it any more."""
+
+    def __init__(self, seen: Snapshot, limits: QueryLimits) -> None:
+        self.seen = seen
+        self.readers = 0
+        self.is_replaced = False
+        self._stack = ExitStack()
+        self.connection = self._stack.enter_context(opened(seen.lake, seen, limits=limits))
+        self.connection.execute(_ADDRESS)
+        self.connection.execute(_ENDS)
+
+    def close_if_idle(self) -> None:
+        """Close it if it was replaced and nobody reads it."""
+        if self.is_replaced and not self.readers:
+            self._stack.close()
+
+
+class Database:
+    """Opens a lake for questions. Use it as a context manager; `connection` may be called from many threads."""
+
+    def __init__(self, lake: str | PathLike[str], limits: QueryLimits = DEFAULT_LIMITS) -> None:
+        self._lake = lake
+        self.limits = limits
+        self._lock = threading.Lock()
+        self._current: _Opened | None = None
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            self._renew()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            current, self._current = self._current, None
+            if current is not None:
+                current.is_replaced = True
+                current.close_if_idle()
+
+    @contextmanager
+    def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a connection to the newest snapshot. Questions in the block end after `limits.seconds` with QueryError."""
+        with self._lock:
+            current = self._renew()
+            current.readers += 1
+        try:
+            with current.connection.cursor() as cursor, time_limit(cursor, self.limits.seconds):
+                yield cursor
+        finally:
+            with self._lock:
+                current.readers -= 1
+                current.close_if_idle()
+
+    def snapshot(self) -> Snapshot:
+        """Return the snapshot that the next reader sees."""
+        with self._lock:
+            return self._renew().seen
+
+    def _renew(self) -> _Opened:
+        """Open the newest snapshot, unless it is open. The caller holds the lock."""
+        newest, current = snapshot.current(self._lake), self._current
+        if current is not None and current.seen == newest:
+            return current
+        self._current = _Opened(newest, self.limits)
+        if current is not None:
+            current.is_replaced = True
+            current.close_if_idle()
+        return self._current

@@ -1,0 +1,295 @@
+"""Messages: search them, read one with every field, and find its neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from wirelake import protocols
+from wirelake.explore.filters import Filter
+from wirelake.explore.model.conditions import Condition, all_of, condition
+from wirelake.explore.model.rows import EXCERPT_BYTES, Missing, column_names, excerpt, identifier, plain
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["PAGE_ROWS", "Answer", "Line", "Message", "Page", "Place", "count", "lines", "one", "search"]
+
+PAGE_ROWS: Final = 200
+"""Messages of one page, unless the caller asks for fewer or more."""
+
+
+class Place(NamedTuple):
+    """Where a message is in the order of time: the end of a page, and the start of the next."""
+
+    ts: int | None
+    """Microseconds since 1970; None: it has no time, and comes after all that have."""
+    message_id: bytes
+
+    def __str__(self) -> str:
+        """The place as text, for an address."""
+        return f"{'' if self.ts is None else self.ts}.{self.message_id.hex()}"
+
+    @staticmethod
+    def parse(text: str) -> Place:
+        """Read a place that was written with `str`. Raises Missing for anything else."""
+        ts, _, message_id = text.partition(".")
+        if ts and not ts.lstrip("-").isdecimal():
+            raise Missing(f"place {text[:80]!r}: write it as it was given")
+        return Place(int(ts) if ts else None, identifier(message_id, "message"))
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """A message as lists show it. Times are microseconds since 1970, ids hex digits."""
+
+    id: str
+    ts: int | None
+    session: str | None
+    protocol: str
+    to_server: bool
+    kind: str
+    name: str
+    subject: str | None
+    correlation: str | None
+    size: int
+    status: str
+    sender: str | None
+    receiver: str | None
+    excerpt: str | None
+    rules: list[str] = []
+    """Broken rules: `CLAUSE NAME`."""
+    severity: str | None = None
+    """The gravest of them: `error`, `tolerated` or `info`."""
+    answer: str | None = None
+    """The status of the exchange: of an answer, or `unanswered` of a request."""
+    latency_us: int | None = None
+    request: str | None = None
+    """The message that it answers."""
+    attempts: int = 1
+    """How often it was sent: more than once after a link was resumed."""
+
+
+class Page(msgspec.Struct):
+    """Some messages, in order."""
+
+    rows: list[Line]
+    after: str | None
+    """The place where the next page begins; None: there is none."""
+
+
+class Answer(msgspec.Struct):
+    """The exchange that a message is part of."""
+
+    kind: str
+    status: str
+    outcome: str | None
+    latency_us: int | None
+    request: str | None
+    response: str | None
+    correlation: str | None
+
+
+class Broken(msgspec.Struct):
+    """A rule that a message breaks."""
+
+    rule: str
+    clause: str | None
+    severity: str
+    origin: str | None
+    text: str
+    ended_session: bool | None
+
+
+class Message(msgspec.Struct):
+    """One message with everything that the lake has of it."""
+
+    line: Line
+    connection: str | None
+    fault: str | None
+    verified: bool | None
+    source: str
+    offset: int
+    length: int
+    body: bytes | None
+    body_json: str | None
+    own: dict[str, Any]
+    """The row of its protocol's table: column -> value."""
+    exchanges: list[Answer]
+    violations: list[Broken]
+    previous: str | None
+    """The message before it in its session."""
+    next: str | None
+
+
+# DuckDB reads other columns than those of the order only for the rows of the page, if the inner query has columns and no expressions.
+_SEVERITIES: Final = "CASE severity WHEN 'error' THEN 0 WHEN 'tolerated' THEN 1 ELSE 2 END"
+_LINES: Final = f"""
+WITH page AS MATERIALIZED (
+    SELECT * REPLACE (body[1:{EXCERPT_BYTES}] AS body) FROM (
+        SELECT
+            m.message_id, m.ts, m.session_id, m.connection_id, m.protocol, m.direction, m.kind, m.name, m.subject, m.correlation_id,
+            m.size, m.status, m.body
+        FROM messages m
+        WHERE {{where}}
+        ORDER BY {{order}}
+        LIMIT {{limit:d}} OFFSET {{offset:d}}
+    )
+), broken AS (
+    SELECT message_id, list(concat_ws(' ', clause, rule)) AS rules, arg_min(severity, {_SEVERITIES}) AS severity
+    FROM violations WHERE message_id IN (SELECT message_id FROM page) GROUP BY message_id
+), answers AS (
+    SELECT response_message_id, min(latency_us) AS latency_us, any_value(status) AS status, min(request_message_id) AS request
+    FROM exchanges WHERE response_message_id IN (SELECT message_id FROM page) GROUP BY response_message_id
+), requests AS (
+    SELECT request_message_id, bool_or(status = 'unanswered') AS waits, max(attempts) AS attempts
+    FROM exchanges WHERE request_message_id IN (SELECT message_id FROM page) GROUP BY request_message_id
+)
+SELECT
+    lower(hex(page.message_id)), epoch_us(page.ts), lower(hex(page.session_id)), page.protocol, page.direction = 'to_server', page.kind,
+    page.name, page.subject, page.correlation_id, page.size, page.status,
+    CASE WHEN page.direction = 'to_server' THEN ends.client ELSE ends.server END,
+    CASE WHEN page.direction = 'to_server' THEN ends.server ELSE ends.client END,
+    page.body, coalesce(broken.rules, []), broken.severity,
+    coalesce(answers.status, CASE WHEN requests.waits THEN 'unanswered' END), answers.latency_us, lower(hex(answers.request)),
+    greatest(coalesce(requests.attempts, 1), 1)
+FROM page
+LEFT JOIN ends USING (connection_id)
+LEFT JOIN broken USING (message_id)
+LEFT JOIN answers ON answers.response_message_id = page.message_id
+LEFT JOIN requests ON requests.request_message_id = page.message_id
+ORDER BY {{page_order}}
+"""
+_BODY: Final = Line.__struct_fields__.index("excerpt")
+_ORDERS: Final = {
+    False: ("m.ts NULLS LAST, m.message_id", "page.ts NULLS LAST, page.message_id"),
+    True: ("m.ts DESC NULLS LAST, m.message_id DESC", "page.ts DESC NULLS LAST, page.message_id DESC"),
+}
+
+
+def lines(
+    connection: duckdb.DuckDBPyConnection, where: Condition, *, limit: int = PAGE_ROWS, offset: int = 0, newest_first: bool = False
+) -> list[Line]:
+    """Return the first messages of a condition, in order of time."""
+    order, page_order = _ORDERS[newest_first]
+    sql = _LINES.format(where=where.sql, order=order, page_order=page_order, limit=limit, offset=offset)
+    found = connection.execute(sql, list(where.values)).fetchall()
+    return [_line(row) for row in found]
+
+
+def _line(row: tuple[Any, ...]) -> Line:
+    """A row of `_LINES`; its body becomes an excerpt."""
+    line = Line(*row)
+    line.excerpt = excerpt(row[_BODY])
+    return line
+
+
+def search(
+    connection: duckdb.DuckDBPyConnection,
+    wanted: Filter,
+    *,
+    after: Place | None = None,
+    limit: int = PAGE_ROWS,
+    newest_first: bool = False,
+) -> Page:
+    """Return a page of the messages that a filter lets through, in order of time; those without a time are last."""
+    chosen = condition(wanted)
+    parts = [chosen, *([] if after is None else [_behind(after, newest_first=newest_first)])]
+    found = lines(connection, all_of(parts), limit=limit + 1, newest_first=newest_first)
+    if after is not None and after.ts is not None and len(found) <= limit:  # then those without a time
+        untimed = all_of([chosen, Condition("m.ts IS NULL")])
+        found += lines(connection, untimed, limit=limit + 1 - len(found), newest_first=newest_first)
+    rows = found[:limit]
+    last = Place(rows[-1].ts, bytes.fromhex(rows[-1].id)) if rows and len(found) > limit else None
+    return Page(rows, None if last is None else str(last))
+
+
+def _behind(place: Place, *, newest_first: bool) -> Condition:
+    """Messages that come after a place. The first comparison lets DuckDB skip row groups."""
+    sign = "<" if newest_first else ">"
+    if place.ts is None:
+        return Condition(f"m.ts IS NULL AND m.message_id {sign} ?", (place.message_id,))
+    return Condition(
+        f"m.ts {sign}= make_timestamptz(?) AND (m.ts {sign} make_timestamptz(?) OR m.message_id {sign} ?)",
+        (place.ts, place.ts, place.message_id),
+    )
+
+
+def count(connection: duckdb.DuckDBPyConnection, wanted: Filter) -> int:
+    """Count the messages that a filter lets through."""
+    where = condition(wanted)
+    row = connection.execute(f"SELECT count(*) FROM messages m WHERE {where.sql}", list(where.values)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def one(connection: duckdb.DuckDBPyConnection, message_id: str) -> Message:
+    """Return one message with every field. Raises Missing."""
+    wanted = identifier(message_id, "message")
+    found = lines(connection, Condition("m.message_id = ?", (wanted,)), limit=1)
+    if not found:
+        raise Missing(f"the lake has no message {message_id[:80]}")
+    row = connection.execute(
+        'SELECT lower(hex(connection_id)), fault, verified, source, "offset", length, body, body_json, session_id'
+        " FROM messages WHERE message_id = ?",
+        [wanted],
+    ).fetchone()
+    assert row is not None  # noqa: S101 - it was there in the query before, of the same snapshot
+    line = found[0]
+    connection_id, fault, verified, source, offset, length, body, body_json, session_id = row
+    previous, following = _neighbours(connection, line, session_id)
+    return Message(
+        line=line,
+        connection=connection_id,
+        fault=fault,
+        verified=verified,
+        source=source,
+        offset=offset,
+        length=length,
+        body=body,
+        body_json=body_json,
+        own=_own(connection, line.protocol, wanted),
+        exchanges=_exchanges(connection, wanted),
+        violations=_violations(connection, wanted),
+        previous=previous,
+        next=following,
+    )
+
+
+def _own(connection: duckdb.DuckDBPyConnection, protocol: str, message_id: bytes) -> dict[str, Any]:
+    """The row of a protocol's own table."""
+    if protocol not in protocols.names():
+        return {}
+    row = connection.execute(f'SELECT * EXCLUDE (message_id) FROM "{protocol}" WHERE message_id = ?', [message_id]).fetchone()
+    names = column_names(connection)
+    return {} if row is None else {name: plain(value) for name, value in zip(names, row, strict=True)}
+
+
+def _exchanges(connection: duckdb.DuckDBPyConnection, message_id: bytes) -> list[Answer]:
+    rows = connection.execute(
+        "SELECT kind, status, outcome, latency_us, lower(hex(request_message_id)), lower(hex(response_message_id)), correlation_id"
+        " FROM exchanges WHERE request_message_id = ? OR response_message_id = ? ORDER BY requested LIMIT 100",
+        [message_id, message_id],
+    ).fetchall()
+    return [Answer(*row) for row in rows]
+
+
+def _violations(connection: duckdb.DuckDBPyConnection, message_id: bytes) -> list[Broken]:
+    rows = connection.execute(
+        "SELECT rule, clause, severity, origin, text, ended_session FROM violations WHERE message_id = ? ORDER BY severity, rule",
+        [message_id],
+    ).fetchall()
+    return [Broken(*row) for row in rows]
+
+
+def _neighbours(connection: duckdb.DuckDBPyConnection, line: Line, session_id: bytes | None) -> tuple[str | None, str | None]:
+    """The messages before and after one in its session."""
+    if session_id is None:
+        return None, None
+    found: list[str | None] = []
+    for newest_first in (True, False):
+        behind = _behind(Place(line.ts, bytes.fromhex(line.id)), newest_first=newest_first)
+        where = all_of([Condition("m.session_id = ?", (session_id,)), behind])
+        sql = f"SELECT lower(hex(m.message_id)) FROM messages m WHERE {where.sql} ORDER BY {_ORDERS[newest_first][0]} LIMIT 1"
+        row = connection.execute(sql, list(where.values)).fetchone()
+        found.append(None if row is None else row[0])
+    return found[0], found[1]

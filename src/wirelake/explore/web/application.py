@@ -1,0 +1,140 @@
+"""Application: routes, templates, and a `.json` twin of every page."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from wirelake.errors import InputMissing, QueryError, UsageError, WirelakeError
+from wirelake.explore import formatting
+from wirelake.explore.filters import FIELDS
+from wirelake.explore.model.database import DEFAULT_LIMITS, Database
+from wirelake.explore.query import QueryLimits
+from wirelake.explore.web import pages
+from wirelake.explore.web.explorer import Explorer, View
+from wirelake.explore.web.guard import Guard
+from wirelake.version import __version__
+
+__all__ = ["WebOptions", "create"]
+
+_HERE: Final = Path(__file__).parent
+_LOG: Final = logging.getLogger(__name__)
+
+
+class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a lake is served."""
+
+    host: str = "127.0.0.1"
+    token: str | None = None
+    """Every request must carry it; None only on loopback."""
+    limits: QueryLimits = DEFAULT_LIMITS
+
+
+def create(lake: str | PathLike[str], options: WebOptions | None = None) -> Starlette:
+    """Make the application for a lake."""
+    options = options or WebOptions()
+    database = Database(lake, options.limits)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        with database:
+            yield
+
+    explorer = Explorer(lake, database)
+    environment = _environment(explorer)
+    twins = {("/index" if path == "/" else path): handler for path, handler in (pages.DATA | pages.ROUTES).items()}
+    routes: list[BaseRoute] = [Mount("/static", StaticFiles(directory=_HERE / "static"), name="static")]
+    routes += [Route(f"{path}.json", _as_json(explorer, handler)) for path, handler in twins.items()]
+    routes += [Route(path, _as_page(explorer, handler, environment)) for path, handler in pages.ROUTES.items()]
+    app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard, host=options.host, token=options.token)])
+    app.add_exception_handler(404, _not_found(environment))
+    return app
+
+
+def _environment(explorer: Explorer) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": formatting.count,
+        "size": formatting.size,
+        "duration": lambda value: "" if value is None else formatting.duration(value),
+        "moment": lambda value: "" if value is None else formatting.moment(value),
+        "many": formatting.many,
+        "percent": formatting.percent,
+        "name": lambda path: Path(path).name,
+    }
+    environment.globals |= {"lake": explorer.name, "version": __version__, "filter_fields": FIELDS, "navigation": pages.NAVIGATION}
+    return environment
+
+
+Handler = Callable[[Explorer, Request], View]
+Endpoint = Callable[[Request], Response]
+
+
+def _answered(explorer: Explorer, handler: Handler, request: Request) -> View:
+    """What a handler returns; an error becomes a page about it."""
+    try:
+        return handler(explorer, request)
+    except InputMissing as error:
+        return _failed(404, "Not found", error)
+    except (UsageError, QueryError) as error:
+        return _failed(400, "This cannot be answered", error)
+    except WirelakeError as error:
+        return _failed(500, "The lake cannot be read", error)
+    except Exception as error:
+        _LOG.exception("internal error at %s", request.url.path)
+        return _failed(500, "Internal error", error)
+
+
+def _failed(status: int, title: str, error: Exception) -> View:
+    return View("error.html", {"error": str(error), "title": title}, status=status)
+
+
+def _as_json(explorer: Explorer, handler: Handler) -> Endpoint:
+    def endpoint(request: Request) -> Response:
+        view = _answered(explorer, handler, request)
+        return Response(msgspec.json.encode(view.data), view.status, media_type="application/json")
+
+    return endpoint
+
+
+def _as_page(explorer: Explorer, handler: Handler, environment: jinja2.Environment) -> Endpoint:
+    def endpoint(request: Request) -> Response:
+        view = _answered(explorer, handler, request)
+        return HTMLResponse(_rendered(environment, request, view), view.status)
+
+    return endpoint
+
+
+def _rendered(environment: jinja2.Environment, request: Request, view: View) -> str:
+    context: dict[str, Any] = {"path": request.url.path, "query": request.query_params, "data": view.data, **view.more}
+    return environment.get_template(view.template).render(context)
+
+
+def _not_found(environment: jinja2.Environment) -> Callable[[Request, Exception], Response]:
+    def endpoint(request: Request, error: Exception) -> Response:
+        del error
+        if request.url.path.endswith(".json"):
+            return Response(b'{"error":"there is no such page"}', 404, media_type="application/json")
+        view = View("error.html", {"error": "There is no such page.", "title": "Not found"}, status=404)
+        return HTMLResponse(_rendered(environment, request, view), 404)
+
+    return endpoint

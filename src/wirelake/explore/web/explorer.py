@@ -1,0 +1,83 @@
+"""Explorer: what the handlers of pages share: the database, parameters of requests, and a small cache."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from starlette.requests import Request
+
+from wirelake.errors import UsageError
+from wirelake.explore.filters import Filter, parse
+from wirelake.explore.model.database import Database
+
+__all__ = ["CACHED", "Explorer", "View", "choice", "number", "wanted"]
+
+T = TypeVar("T")
+
+CACHED: Final = 64
+"""Answers that are kept, of the newest snapshot."""
+
+
+class View(NamedTuple):
+    """The answer of a page: data for its JSON twin, and the template that shows it."""
+
+    template: str
+    data: Any
+    more: dict[str, Any] = {}
+    """Only for the template."""
+    status: int = 200
+
+
+class Explorer:
+    """A lake that is being explored."""
+
+    def __init__(self, lake: str | PathLike[str], database: Database) -> None:
+        self.path = lake
+        self.name = "/".join(Path(lake).resolve().parts[-2:]).lstrip("/") if "://" not in str(lake) else str(lake)
+        self.database = database
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()
+
+    def cached(self, *key: object, make: Callable[[], T]) -> T:
+        """Return an answer that depends only on the snapshot and a key; make it if it is not known."""
+        whole = (self.database.snapshot().number, *key)
+        with self._lock:
+            if whole in self._cache:
+                self._cache.move_to_end(whole)
+                found: T = self._cache[whole]
+                return found
+        made = make()
+        with self._lock:
+            self._cache[whole] = made
+            while len(self._cache) > CACHED:
+                self._cache.popitem(last=False)
+        return made
+
+
+def wanted(request: Request) -> Filter:
+    """Read the filter of a request: its parameter `q`. Raises FilterError."""
+    return parse(request.query_params.get("q", ""))
+
+
+def number(request: Request, name: str, default: int, *, most: int, least: int = 0) -> int:
+    """Read a number of a request, within bounds. Raises UsageError."""
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        return default
+    try:
+        return max(least, min(most, int(text)))
+    except ValueError:
+        raise UsageError(f"{name}={text[:40]!r}: write a number from {least} to {most}") from None
+
+
+def choice(request: Request, name: str, choices: tuple[str, ...]) -> str:
+    """Read a choice of a request; the first is the default. Raises UsageError."""
+    text = request.query_params.get(name) or choices[0]
+    if text not in choices:
+        raise UsageError(f"{name}={text[:40]!r}: choose one of {', '.join(choices)}")
+    return text

@@ -1,0 +1,102 @@
+// Starts the elements of a page, the keys, the theme, and the look for new commits.
+
+import "./filter.js";
+import "./histogram.js";
+import "./list.js";
+import "./ladder.js";
+import "./bytes.js";
+import { Loader } from "./fetch.js";
+
+const POLL = 5_000; // milliseconds between two looks for a new commit
+const THEMES = ["", "light", "dark"];
+const PAGES = { g: "/messages", s: "/sessions", v: "/violations", o: "/", e: "/exchanges" };
+
+const root = document.documentElement;
+const dialog = document.getElementById("keys");
+
+function theme(name) {
+  if (name) root.dataset.theme = name; else delete root.dataset.theme;
+  localStorage.setItem("theme", name);
+}
+
+const saved = localStorage.getItem("theme");
+if (saved) root.dataset.theme = saved;
+const turn = () => theme(THEMES[(THEMES.indexOf(root.dataset.theme ?? "") + 1) % THEMES.length]);
+document.getElementById("theme").addEventListener("click", turn);
+document.getElementById("help").addEventListener("click", () => dialog.showModal());
+
+// Rows of tables that the server rendered: j and k move, Enter opens.
+const rows = () => [...document.querySelectorAll("[data-href]")];
+function stepRow(by) {
+  const all = rows(), at = all.findIndex((row) => row.classList.contains("current"));
+  const next = all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))];
+  for (const row of all) row.classList.toggle("current", row === next);
+  next?.scrollIntoView({ block: "nearest" });
+  next?.querySelector("a")?.focus({ preventScroll: true });
+}
+
+const element = () => document.querySelector("message-list, session-ladder");
+const follow = (rel) => document.querySelector(`a[rel="${rel}"]`)?.click();
+
+function step(by) {
+  if (element()) element().step(by);
+  else if (rows().length) stepRow(by);
+  else follow(by > 0 ? "next" : "prev");
+}
+
+function open() {
+  if (element()) element().open();
+  else location.assign(document.querySelector("[data-href].current")?.dataset.href ?? location.href);
+}
+
+let isGoing = false;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey && event.key === "Enter" && event.target.id === "sql") event.target.form.requestSubmit();
+  if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
+  if (event.target.closest("input, textarea, select")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (isGoing && PAGES[event.key]) {
+    location.assign(PAGES[event.key]);
+    return;
+  }
+  isGoing = event.key === "g";
+  if (isGoing) setTimeout(() => { isGoing = false; }, 1500);
+  const isRow = event.target === document.body || event.target.closest(".view, [data-href], main") === event.target;
+  const keys = {
+    j: () => step(1),
+    k: () => step(-1),
+    ArrowDown: () => event.target.classList?.contains("view") && step(1),
+    ArrowUp: () => event.target.classList?.contains("view") && step(-1),
+    Home: () => element()?.jump("first"),
+    End: () => element()?.jump("last"),
+    Enter: () => isRow && open(),
+    n: () => element()?.step(1, true),
+    p: () => element()?.step(-1, true),
+    t: turn,
+    "?": () => dialog.showModal(),
+    "/": () => (document.querySelector("session-ladder input") ?? document.getElementById("q") ?? document.getElementById("sql"))?.focus(),
+  };
+  if (keys[event.key] && keys[event.key]() !== false && event.key !== "Enter") event.preventDefault();
+});
+
+// A new commit never moves the page under the reader: a button says that there is one.
+const news = document.getElementById("news");
+let seen = null;
+async function look() {
+  if (document.hidden) return;
+  try {
+    const { count } = await new Loader().get("/state.json");
+    if (seen !== null && count !== seen) {
+      news.textContent = "New messages";
+      news.hidden = false;
+    }
+    seen ??= count;
+  } catch {
+    // the server is gone; the page stays
+  }
+}
+news.addEventListener("click", () => location.reload());
+setInterval(look, POLL);
+look();

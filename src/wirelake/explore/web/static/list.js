@@ -1,0 +1,140 @@
+// <message-list>: messages by filter, more of them while the reader scrolls.
+
+import * as filter from "./filter.js";
+import { Loader, isStopped } from "./fetch.js";
+import { clock, count, day, duration, make, size } from "./format.js";
+import { VirtualRows } from "./rows.js";
+
+const CELLS = ["time", "protocol", "from", "arrow", "to", "kind", "name", "subject", "size", "mark", "body"];
+const CLASSES = { time: "", protocol: "v", from: "v wide", arrow: "wide", to: "v wide", kind: "v", name: "v", subject: "v wide", size: "n wide", mark: "", body: "x" };
+
+class MessageList extends HTMLElement {
+  #loader = new Loader();
+  #counter = new Loader();
+  #after = null;
+  #isLoading = false;
+  #isDone = false;
+
+  connectedCallback() {
+    this.order = this.dataset.order;
+    this.state = make("span", "", "searching…", { role: "status", "aria-live": "polite" });
+    this.total = make("span");
+    const order = make("button", "", "", { type: "button" });
+    const name = () => { order.textContent = this.order === "newest" ? "newest first" : "oldest first"; };
+    name();
+    order.addEventListener("click", () => {
+      this.order = this.order === "newest" ? "oldest" : "newest";
+      name();
+      this.search();
+    });
+    const bar = make("div", "bar-line");
+    bar.append(this.state, this.total, make("span", "grow"), make("small", "", "Click a value to filter by it; with Alt, to exclude it"), order);
+    this.list = new VirtualRows("Messages", (line, row) => this.fill(line, row));
+    this.list.onend = () => this.more();
+    this.replaceChildren(bar, this.list.view);
+    this.list.view.addEventListener("click", (event) => this.click(event));
+    this.list.view.addEventListener("dblclick", (event) => this.open(this.list.at(event)));
+    document.addEventListener("filterchange", () => this.search());
+    this.search();
+  }
+
+  async search() {
+    this.#after = null;
+    this.#isDone = this.#isLoading = false;
+    this.list.set([]);
+    this.count();
+    await this.more();
+  }
+
+  async count() {
+    this.total.textContent = "";
+    try {
+      const found = await this.#counter.get("/messages/count.json", { q: filter.current() });
+      this.total.textContent = `of ${count(found.count)}`;
+    } catch (error) {
+      if (!isStopped(error)) this.total.textContent = "";
+    }
+  }
+
+  async more() {
+    if (this.#isLoading || this.#isDone) return;
+    this.#isLoading = true;
+    this.state.textContent = this.list.rows.length ? `${count(this.list.rows.length)} messages, searching…` : "searching…";
+    try {
+      const page = await this.#loader.get("/messages.json", { q: filter.current(), order: this.order, after: this.#after });
+      this.#after = page.after;
+      this.#isDone = page.after === null;
+      this.#isLoading = false;
+      this.list.set(this.list.rows.concat(page.rows), { keep: true });
+      this.state.textContent = this.list.rows.length ? `${count(this.list.rows.length)} messages${this.#isDone ? "" : " so far"}` : "No message passes this filter.";
+    } catch (error) {
+      if (isStopped(error)) return;
+      this.#isLoading = false;
+      this.#isDone = true;
+      this.state.textContent = "";
+      filter.fail(error.message);
+    }
+  }
+
+  fill(line, row) {
+    if (!line.firstChild) {
+      line.classList.add("m-line");
+      for (const cell of CELLS) line.append(make(cell === "time" ? "a" : "span", CLASSES[cell]));
+      line.firstChild.tabIndex = -1;
+    }
+    const [time, protocol, from, arrow, to, kind, name, subject, octets, mark, body] = line.children;
+    time.textContent = clock(row.ts);
+    time.title = row.ts === null ? "" : day(row.ts);
+    time.href = `/messages/${row.id}`;
+    value(protocol, "protocol", row.protocol);
+    protocol.className = `v p-${row.protocol}`;
+    value(from, "from", row.sender);
+    arrow.textContent = "→";
+    value(to, "to", row.receiver);
+    value(kind, "kind", row.kind);
+    value(name, "name", row.name);
+    value(subject, "subject", row.subject);
+    octets.textContent = size(row.size);
+    marks(mark, row);
+    body.textContent = row.excerpt ?? "";
+    line.classList.toggle("broken", row.severity === "error");
+  }
+
+  click(event) {
+    const index = this.list.at(event);
+    if (index === null) return;
+    this.list.select(index);
+    const cell = event.target.closest("[data-field]");
+    if (cell?.dataset.value) filter.add(filter.term(cell.dataset.field, cell.dataset.value, event.altKey));
+  }
+
+  step(by) {
+    this.list.step(by);
+  }
+
+  jump(to) {
+    this.list.select(to === "first" ? 0 : this.list.rows.length - 1);
+  }
+
+  open(index = this.list.current) {
+    const row = this.list.rows[index];
+    if (row) location.assign(`/messages/${row.id}`);
+  }
+}
+
+function value(cell, field, text) {
+  cell.textContent = text ?? "";
+  cell.dataset.field = field;
+  cell.dataset.value = text ?? "";
+}
+
+export function marks(cell, row) {
+  const badges = (row.rules ?? []).map((rule) => make("span", `badge s-${row.severity}`, rule, { "data-field": "rule", "data-value": rule.split(" ").pop() }));
+  if (row.answer && row.answer !== "answered" && row.answer !== "confirmed") badges.push(make("span", `badge t-${row.answer}`, row.answer, { "data-field": "status", "data-value": row.answer }));
+  if (row.status !== "ok" && !badges.length) badges.push(make("span", `badge t-${row.status}`, row.status, { "data-field": "status", "data-value": row.status }));
+  if ((row.attempts ?? 1) > 1) badges.push(make("span", "badge t-late", `sent ${row.attempts} times`));
+  if (row.latency_us !== null && row.latency_us !== undefined) badges.push(make("small", "", duration(row.latency_us)));
+  cell.replaceChildren(...badges);
+}
+
+customElements.define("message-list", MessageList);

@@ -1,0 +1,369 @@
+"""The questions about a lake: filters as SQL against filters in Python, pages, ladders, sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.explore.rows import at, exchange, message, session, violation
+
+from wirelake.errors import QueryError
+from wirelake.explore.filters import FIELDS, FilterError, parse
+from wirelake.explore.model import exchanges, findings, messages, overview, sessions, timeline
+from wirelake.explore.model.conditions import condition
+from wirelake.explore.model.database import Database
+from wirelake.explore.model.rows import Missing, excerpt
+from wirelake.explore.query import QueryLimits
+from wirelake.explore.reading.records import Answer, Broken, Ends, Message, Request, address
+from wirelake.protocols.analyzer import NO_TIME
+
+SESSIONS = (b"S" * 16, b"T" * 16)
+PEERS = {SESSIONS[0]: ("10.0.0.1", 4000, "10.0.0.2", 5040), SESSIONS[1]: ("fe80::1", 4001, "10.0.0.9", 0)}
+NOW = at(120).timestamp()
+
+
+def said(number: int, **columns: Any) -> dict[str, Any]:
+    """Message `number`, with every column that filters look at."""
+    session_id = SESSIONS[number % 3 == 2]
+    base = {
+        "message_id": number.to_bytes(16),
+        "session_id": session_id,
+        "connection_id": session_id,
+        "protocol": "emp" if number % 2 else "relink",
+        "direction": "to_server" if number % 2 else "to_client",
+        "name": "data",
+        "subject": ("orders.new", "Orders.Old", None, "a_b%c", "x[1]")[number % 5],
+        "correlation_id": str(number) if number % 4 else None,
+        "size": 100 * number,
+        "status": ("ok", "error", "faulty")[number % 3],
+        "body": b'{"n": %d}' % number,
+        "source": "/data/a.pcapng" if number % 2 else "/data/B_1.pcap",
+        "offset": number,
+        "length": 1,
+    }
+    return message(number, ("request", "response", "event")[number % 3], **base) | columns
+
+
+COUNT = 30
+MESSAGES = [said(number) for number in range(COUNT)] + [said(COUNT, ts=None), said(COUNT + 1, ts=None)]
+EXCHANGES = [
+    exchange(1500, request_message_id=(3).to_bytes(16), response_message_id=(4).to_bytes(16), session_id=SESSIONS[0], subject="orders.new"),
+    exchange(40_000_000, request_message_id=(6).to_bytes(16), response_message_id=(7).to_bytes(16), status="late", session_id=SESSIONS[0]),
+    exchange(500, request_message_id=(9).to_bytes(16), response_message_id=(7).to_bytes(16), session_id=SESSIONS[0]),
+    exchange(None, request_message_id=(12).to_bytes(16), session_id=SESSIONS[0], attempts=2),
+    exchange(None, response_message_id=(13).to_bytes(16), status="unasked", session_id=SESSIONS[0]),
+]
+VIOLATIONS = [
+    violation("HELLO_REPEATED", message_id=(5).to_bytes(16), session_id=SESSIONS[1], ts=at(5)),
+    violation(
+        "PONG_LATE", message_id=(5).to_bytes(16), session_id=SESSIONS[1], severity="tolerated", clause="RELINK-22", ts=at(5), offset=1
+    ),
+    violation("SILENCE", message_id=None, session_id=SESSIONS[0], ts=at(8.5), offset=2),
+]
+
+
+@pytest.fixture(scope="module")
+def talk(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    connections = [
+        {"connection_id": one, "what": what, "by": by, "ts": at(when), "transport": "tcp", "source": "/data/a.pcapng", "offset": when}
+        | {"client_address": host, "client_port": port, "server_address": server, "server_port": server_port or None, "protocol": "emp"}
+        for one, (host, port, server, server_port) in PEERS.items()
+        for what, by, when in (("seen", "client", 0), ("opened", "client", 0), ("reset", "server", 40))
+    ]
+    rows = {
+        "messages": MESSAGES,
+        "exchanges": EXCHANGES,
+        "violations": VIOLATIONS,
+        "connections": connections,
+        "sessions": [session(SESSIONS[0], requests=4, answered=3), session(SESSIONS[1], server_address=None, violations=2)],
+        "quarantine": [
+            {
+                "session_id": SESSIONS[0],
+                "ts": at(10.5),
+                "layer": "emp",
+                "reason": "GAP",
+                "text": "bytes are missing",
+                "raw": b"\x00\xff",
+                "length": 2,
+            }
+            | {"source": "/data/a.pcapng", "offset": 77, "direction": "to_server"}
+        ],
+        "ledger": [
+            {"source": "/data/a.pcapng", "source_id": b"A" * 8, "source_size": 10, "offset": 0, "length": 10, "category": category}
+            | {"reason": "emp", "bytes": 5, "items": 3}
+            for category in ("message", "container")
+        ],
+    }
+    return fill(tmp_path_factory.mktemp("model") / "talk", rows)
+
+
+@pytest.fixture
+def connection(talk: Path) -> Iterator[Any]:
+    with Database(talk) as database, database.connection() as opened:
+        yield opened
+
+
+def as_read(row: dict[str, Any]) -> Message:
+    """The message of a row, as `wirelake read` would have it."""
+    host, port, server, server_port = PEERS[row["session_id"]]
+    ends = Ends("tcp", address(host, port), address(server, server_port), (host, server), (port, server_port))
+    number = int.from_bytes(row["message_id"])
+    answers = tuple(
+        Answer("request", Request(None, 0, one.get("request_message_id") or b""), one["status"], one["latency_us"], None, "")
+        for one in EXCHANGES
+        if one.get("response_message_id") == row["message_id"]
+    )
+    broken = tuple(Broken(one["rule"], one["clause"], one["severity"]) for one in VIOLATIONS if one["message_id"] == row["message_id"])
+    ts = NO_TIME if row["ts"] is None else round(row["ts"].timestamp() * 1e6)
+    columns = {name: row.get(name) for name in ("message_id", "session_id", "connection_id", "protocol", "kind", "name", "subject")}
+    more = {name: row.get(name) for name in ("correlation_id", "size", "status", "body", "source", "offset", "length")}
+    unused = {"fault": None, "body_json": None, "verified": None, "number": number}
+    return Message(
+        **columns, **more, **unused, ts=ts, to_server=row["direction"] == "to_server", ends=ends, answers=answers, violations=broken
+    )
+
+
+FILTERS = [
+    "",
+    "protocol:relink",
+    "-protocol:relink kind:request,response",
+    "name:DATA",
+    "subject:orders.*",
+    "-subject:orders.*",
+    "subject:ORDERS.NEW",
+    "subject:a_b%c",
+    "subject:a?b*",
+    "subject:*%*",
+    "subject:[nox]*",
+    "subject:[!o]*",
+    "subject:*[[]*",
+    "subject:x[1]",
+    "id:7",
+    "id:1?",
+    "-id:*",
+    "status:ok",
+    "status:late,unasked",
+    "-status:ok",
+    "status:answered",
+    "rule:HELLO_*",
+    "rule:relink-22",
+    "-rule:*",
+    "severity:tolerated",
+    "type:message",
+    "-type:message",
+    "host:10.0.0.1",
+    "host:fe80*",
+    "-host:10.0.0.2",
+    "port:4000",
+    "port:>4000",
+    "port:0",
+    "from:10.0.0.1",
+    "from:10.0.0.1:4000",
+    "from:10.0.0.1:4001",
+    "to:10.0.0.*",
+    "to:[fe80*",
+    "transport:TCP",
+    "transport:udp",
+    f"session:{SESSIONS[0].hex()}",
+    f"session:{SESSIONS[0].hex()[:6]}*",
+    f"session:{SESSIONS[0].hex()[:6]}",
+    "session:zz",
+    f"-connection:{SESSIONS[1].hex().upper()}",
+    "source:*.pcapng",
+    "source:/data/b_1.pcap",
+    "size:>1k",
+    "size:300..600",
+    "size:100,200",
+    "-size:<=500",
+    "latency:>1ms",
+    "latency:<1ms",
+    "latency:30s..1m",
+    "-latency:>0",
+    "since:100s",
+    "until:100s",
+    "since:110s until:2025-03-01T12:00:12Z",
+    "since:100s,110s",
+    "-since:100s",
+    "orders",
+    "-orders",
+    "hello",
+    "RELINK",
+    '"a_b"',
+    "since:1w -subject:*old*",
+]
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_a_filter_in_sql_lets_through_what_it_lets_through_in_python(connection: Any, text: str) -> None:
+    wanted = parse(text, now=NOW)
+    expected = {row["message_id"].hex() for row in MESSAGES if wanted.matches(as_read(row).values())}
+    found = messages.search(connection, wanted, limit=1000).rows
+    assert {line.id for line in found} == expected
+    assert messages.count(connection, wanted) == len(expected)
+
+
+def test_every_field_of_filters_is_tried() -> None:
+    assert {term.field for text in FILTERS for term in parse(text).terms} >= set(FIELDS) - {"number"}
+
+
+@pytest.mark.parametrize("value", ["x' OR '1'='1", '"; DROP TABLE ends; --', "%", "\\", "$1", "?"])
+@pytest.mark.parametrize("field", ["subject", "name", "id", "source", "rule", "from", "host", "session"])
+def test_values_never_become_sql(field: str, value: str) -> None:
+    compiled = condition(parse(f'{field}:"{value.replace(chr(34), "")}"', now=NOW))
+    assert "DROP" not in compiled.sql
+    assert "1'='1" not in compiled.sql
+    assert compiled.sql.count("?") == len(compiled.values)
+
+
+@pytest.mark.parametrize(("text", "ids"), [("status:unanswered", [12]), ("type:unanswered", [12]), ("type:violation", [5])])
+def test_a_lake_shows_the_messages_that_records_are_about(connection: Any, text: str, ids: list[int]) -> None:
+    assert [int(line.id, 16) for line in messages.search(connection, parse(text)).rows] == ids
+
+
+def test_a_lake_has_no_numbers_of_messages(connection: Any) -> None:
+    with pytest.raises(FilterError) as caught:
+        messages.search(connection, parse("number:5"))
+    assert caught.value.term == "number:5"
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("limit", [1, 7, 30, 31, 32, 1000])
+def test_pages_have_every_message_once(connection: Any, limit: int, newest_first: bool) -> None:
+    seen, after = [], None
+    for _ in range(COUNT + 3):
+        place = None if after is None else messages.Place.parse(after)
+        page = messages.search(connection, parse(""), after=place, limit=limit, newest_first=newest_first)
+        assert len(page.rows) <= limit
+        seen += [int(line.id, 16) for line in page.rows]
+        after = page.after
+        if after is None:
+            break
+    timed = list(range(COUNT))
+    assert seen == ([*timed[::-1], COUNT + 1, COUNT] if newest_first else [*timed, COUNT, COUNT + 1])
+
+
+def test_a_line_has_its_broken_rules_and_its_exchange(connection: Any) -> None:
+    rows = {int(line.id, 16): line for line in messages.search(connection, parse("")).rows}
+    assert sorted(rows[5].rules) == ["EMP-25 HELLO_REPEATED", "RELINK-22 PONG_LATE"]
+    assert rows[5].severity == "error"
+    assert (rows[4].answer, rows[4].latency_us, rows[4].request) == ("answered", 1500, (3).to_bytes(16).hex())
+    assert rows[7].latency_us == 500
+    assert (rows[12].answer, rows[12].attempts) == ("unanswered", 2)
+    assert (rows[1].sender, rows[1].receiver) == ("10.0.0.1:4000", "10.0.0.2:5040")
+    assert (rows[2].sender, rows[2].receiver) == ("10.0.0.9", "[fe80::1]:4001")
+
+
+def test_one_message_has_its_neighbours_in_the_session(connection: Any) -> None:
+    found = messages.one(connection, (4).to_bytes(16).hex())
+    assert (int(found.previous or "", 16), int(found.next or "", 16)) == (3, 6)
+    assert found.exchanges[0].request == (3).to_bytes(16).hex()
+    first = messages.one(connection, (0).to_bytes(16).hex())
+    assert first.previous is None
+
+
+@pytest.mark.parametrize("text", ["", "zz", "00", "ff" * 16, "../../etc/passwd"])
+def test_a_message_that_is_not_there_is_missing(connection: Any, text: str) -> None:
+    with pytest.raises(Missing, match="message"):
+        messages.one(connection, text)
+
+
+def test_a_ladder_has_messages_and_what_happened_between_them(connection: Any) -> None:
+    found = sessions.ladder(connection, SESSIONS[0].hex()[:8])
+    assert found.lanes == ["10.0.0.1:4000", "10.0.0.2:5040"]
+    assert found.total == len(found.rows) == sum(row["session_id"] == SESSIONS[0] for row in MESSAGES)
+    assert [(one.type, one.name) for one in found.incidents] == [
+        ("event", "opened"),
+        ("violation", "SILENCE"),
+        ("unreadable", "GAP"),
+        ("event", "reset"),
+    ]
+    window = sessions.ladder(connection, SESSIONS[0].hex(), first=6, limit=2)
+    assert [int(line.id, 16) for line in window.rows] == [9, 10]
+    assert window.incidents == []
+
+
+def test_a_node_has_a_lane_for_each_receiver(connection: Any) -> None:
+    assert sessions.ladder(connection, SESSIONS[1].hex()).lanes == ["10.0.0.1:4000", "10.0.0.9", "[fe80::1]:4001"]
+
+
+@pytest.mark.parametrize("text", ["", "5", "54' OR true --", "%"])
+def test_a_session_that_is_not_one_is_missing(connection: Any, text: str) -> None:
+    with pytest.raises(Missing, match="session"):
+        sessions.find(connection, text)
+
+
+@pytest.mark.parametrize("text", ["", "protocol:emp", "since:100s", "subject:nothing"])
+def test_a_histogram_counts_what_a_search_finds(connection: Any, text: str) -> None:
+    wanted = parse(text, now=NOW)
+    found = timeline.histogram(connection, wanted, buckets=10)
+    assert found.total == sum(line.ts is not None for line in messages.search(connection, wanted, limit=1000).rows)
+    assert len(found.errors) == len(found.violations) <= 11
+    assert all(len(bars) == len(found.errors) for bars in found.series.values())
+
+
+def test_the_whole_histogram_has_every_broken_rule(connection: Any) -> None:
+    found = timeline.histogram(connection, parse(""))
+    assert (sum(found.violations), sum(found.errors)) == (3, 20)
+    assert (found.start, found.width) == (round(at(0).timestamp() * 1e6), 500_000)
+
+
+def test_exchanges_come_slowest_first_on_demand(connection: Any) -> None:
+    found = exchanges.search(connection, order="slowest")
+    assert [one.latency_us for one in found] == [40_000_000, 1500, 500, None, None]
+    assert exchanges.search(connection, parse("subject:a_b*"), status="answered")[0].request_excerpt == '{"n": 3}'
+    assert [one.status for one in exchanges.search(connection, status="unasked")] == ["unasked"]
+
+
+def test_findings_and_sums(connection: Any) -> None:
+    assert [(rule.rule, rule.count) for rule in findings.rules(connection)] == [("HELLO_REPEATED", 1), ("SILENCE", 1), ("PONG_LATE", 1)]
+    assert [one.rule for one in findings.violations(connection, rule="RELINK-22")] == ["PONG_LATE"]
+    assert findings.bytes_of(connection, "/data/a.pcapng", 77).raw == b"\x00\xff"
+    sums = overview.sums(connection)
+    assert (sums.messages, sums.sources, sums.quarantined_bytes, sums.exchanges["late"]) == (len(MESSAGES), 1, 2, 1)
+    source, parts = overview.source(connection, (b"A" * 8).hex())
+    assert (source.messages, source.bytes, len(parts)) == (3, {"container": 5, "message": 5}, 2)
+
+
+def test_a_question_that_takes_too_long_ends(talk: Path) -> None:
+    slow = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = 7"
+    with (
+        Database(talk, QueryLimits(seconds=0.2)) as database,
+        pytest.raises(QueryError, match=r"longer than 0\.2 s"),
+        database.connection() as one,
+    ):
+        one.execute(slow).fetchall()
+
+
+def test_a_question_that_takes_too_much_memory_ends(talk: Path) -> None:
+    large = "SELECT list(a.range) FROM range(100000000) a"
+    with Database(talk, QueryLimits(megabytes=64)) as database, pytest.raises(QueryError, match="memory"), database.connection() as one:
+        one.execute(large).fetchall()
+
+
+def test_readers_of_an_older_commit_finish_with_it(fill: Callable[..., Path], tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    from wirelake.lake.store import delta, snapshot
+    from wirelake.lake.store.parquet import Sheet
+    from wirelake.lake.tables.catalog import TABLES
+
+    lake = fill(tmp_path / "lake", {"messages": [said(1)]})
+    snapshot.publish(lake)
+    with Database(lake) as database, database.connection() as before:
+        table = TABLES["messages"]
+        sheet = Sheet(lake, table, 2)
+        sheet.add(pa.RecordBatch.from_pylist([said(2)], schema=table.schema))
+        delta.append(lake, table, [sheet.close()], 2)
+        snapshot.publish(lake)
+        with database.connection() as after:
+            assert messages.count(after, parse("")) == 2
+        assert messages.count(before, parse("")) == 1
+
+
+def test_excerpts_are_one_line_of_visible_text() -> None:
+    assert excerpt(b"a\n\x1b[31m") == "a\\n\\x1b[31m"
+    assert excerpt("grün".encode(), most=3) == "gr"
+    assert excerpt(b"\xff\x00\x01\x02\x03\x04") == "ff 00 01 02 03 04"
+    assert excerpt(None) is None
