@@ -101,8 +101,9 @@ hooks: $(VENV)/.hooks $(VENV)/.lint  ## Let git run the checks of .pre-commit-co
 docs: $(VENV)/.lake  ## Write the generated pages of docs/
 	@$(BIN)/python docs/generate.py
 
+# Without --quiet: with it, mkdocs counts no warnings, and a strict build never fails.
 site: $(VENV)/.docs  ## Build the pages as a site in build/site/, with search that works offline
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "open build/site/index.html"
 
 pictures: $(VENV)/.lake  ## Make the pictures of README.md and docs/ from the demo's report (needs Chromium)

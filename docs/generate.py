@@ -10,6 +10,7 @@ import inspect
 import itertools
 import sys
 import textwrap
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -199,7 +200,7 @@ def _own_attribute_docs(kind: type) -> dict[str, str]:
     return said
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "tables.md": tables,
     "spark.md": spark,
