@@ -120,7 +120,7 @@ wheel: sdist  ## Build, then try the wheel in an empty environment without extra
 	@echo 0000000c0000000001000000 | $(VENV)-wheel/bin/wirelake decode emp --hex
 	@$(VENV)-wheel/bin/python tests/wire_half.py
 
-extras: sdist  ## Build, then try the sdist with the extra `all` in an empty environment: 1 GB, some minutes
+extras: sdist  ## Build, then try the sdist with the extra `all` in an empty environment: 1.6 GB, some minutes
 	@rm -rf $(VENV)-extras && $(PYTHON) -m venv $(VENV)-extras
 	@$(VENV)-extras/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt "$$(ls dist/*.tar.gz)[all]"
 	@$(VENV)-extras/bin/python -c 'from wirelake import extras; extras.need(*extras.LIBRARIES); print("all", len(extras.LIBRARIES), "libraries of extras are installed")'

@@ -15,7 +15,8 @@ from tests.lake.yamp_sessions import record as record_yamp
 
 from wirelake import kernel_cache, protocols
 from wirelake.capture.blocks.block import Source
-from wirelake.lake.sources import warm_up
+from wirelake.capture.blocks.read_split import read_tasks
+from wirelake.lake.sources import blocks, warm_up
 from wirelake.lake.sources.warm_up import COLD_BYTES, Item, Order, WarmUp, while_starting
 
 COUNT = """
@@ -107,6 +108,16 @@ def test_changed_code_is_compiled_again(source, tmp_path, monkeypatch):
     (changed / "scanner.py").write_text("# another one")
     monkeypatch.setattr(protocols, "__path__", [str(changed)])
     assert warm_up._note(where, "event_mesh") != before
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_plain_tasks_read_without_numba_whatever_their_size(source, monkeypatch, plain):
+    calls = []
+    monkeypatch.setattr(blocks, "use_compiled", lambda: calls.append(True))
+    monkeypatch.setattr(blocks, "COMPILED_BYTES", source.size)
+    group = blocks.TaskGroup(tuple(read_tasks(source, [])))
+    assert list(blocks.BlockReader((), protocols.ports(), 0, plain=plain).read(group))
+    assert calls == ([] if plain else [True])
 
 
 @pytest.mark.slow

@@ -60,6 +60,18 @@ def _build(subject, key, issuer, signer, names, is_authority=False) -> x509.Cert
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
+    if is_authority:  # Python 3.13 refuses an authority that does not say what its key is for
+        others = (
+            "digital_signature",
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "encipher_only",
+            "decipher_only",
+        )
+        usage = x509.KeyUsage(key_cert_sign=True, crl_sign=True, **dict.fromkeys(others, False))
+        builder = builder.add_extension(usage, critical=True)
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
     return builder.sign(signer, hashes.SHA256())

@@ -320,7 +320,7 @@ def _run(
                 plan = sources_plan.plan(todo.fresh, guesses, cores, read=todo.read, shuffle_all=shuffle_all, quarantined=quarantined)
                 activate(spark)  # planning may have gone through a connection that an interrupt closed
                 writer = sink.TableWriter(lake, batch, options, decoding.keys, ports, name, decoding.keyring)
-                writer.commit(sink.run(spark, plan, ports, failures.folder(lake, name), writer, plain=plain))
+                writer.commit(sink.run(spark, plan, ports, failures.folder(lake, name), writer, plain))
         except BaseException:
             recover(lake)
             raise

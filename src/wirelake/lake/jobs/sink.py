@@ -189,7 +189,7 @@ def _row(written: Written) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([msgspec.msgpack.encode(written)], pa.binary())], names=["result"])
 
 
-def run(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path, writer: TableWriter, *, plain: bool = False) -> list[Written]:
+def run(spark: SparkSession, plan: Plan, ports: dict[int, str], notes: Path, writer: TableWriter, plain: bool = False) -> list[Written]:
     """Read and decode a plan in Spark tasks; return what each task wrote.
 
     A task may run more than once, and writes other files then: only those of the returned results count. Tasks write notes of their

@@ -54,7 +54,8 @@ HEAD_BYTES: Final = 256 * 1024
 """Bytes of a file that the child decodes."""
 MAX_LOOKS: Final = 16
 """Files whose kind is asked, the largest first."""
-_NICE: Final = 19
+_NICE: Final = 5
+"""The JVM goes first, but a busy machine must not keep the child from finishing a kernel."""
 _STOP_SECONDS: Final = 5.0
 
 
