@@ -278,6 +278,7 @@ def test_small_inputs_load_neither_numba_nor_pandas_nor_spark(recording):
     assert (outcome.returncode, outcome.stderr) == (0, b"8 messages, 1 violation, 1 unanswered\n")
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_it_quietly(tmp_path):
     with Recorder(tmp_path / "a.pcapng", protocol="emp") as recorder:
         for _ in range(300):
@@ -293,6 +294,7 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path):
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_standard_input_is_shown_as_it_comes_and_ctrl_c_ends_it_quietly(recording):
     raw = recording.read_bytes()
     process = started("read", "-", stdin=subprocess.PIPE)
