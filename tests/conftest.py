@@ -25,9 +25,9 @@ settings.load_profile("wirelake")
 
 ROOT = Path(__file__).parents[1]
 
-_TAKES_SESSION = re.compile(
-    r"^def (test_\w+\([^)]*\b(spark|lake|rows)\b|\w+\([^)]*\bspark\b)|^@pytest\.fixture.*\ndef \w+\([^)]*\blake\b", re.MULTILINE
-)
+_TAKES_SESSION = re.compile(r"^def (test_\w+\([^)]*\b(spark|rows)\b|\w+\([^)]*\bspark\b)", re.MULTILINE)
+_TAKES_LAKE = re.compile(r"^(def test_|@pytest\.fixture.*\ndef )\w+\([^)]*\blake\b", re.MULTILINE)
+_HAS_LAKE = re.compile(r"^def lake\(", re.MULTILINE)
 
 
 @functools.cache
@@ -36,7 +36,10 @@ def shares_session(file: str) -> bool:
 
     By the text of the file: the process that schedules tests does not import them. A mistake costs a second session, and nothing else.
     """
-    return file.startswith(("tests/lake/", "tests/cluster/")) and _TAKES_SESSION.search((ROOT / file).read_text()) is not None
+    if not file.startswith(("tests/lake/", "tests/cluster/")):
+        return False
+    text = (ROOT / file).read_text()
+    return bool(_TAKES_SESSION.search(text) or (_TAKES_LAKE.search(text) and not _HAS_LAKE.search(text)))
 
 
 @pytest.hookimpl(tryfirst=True)

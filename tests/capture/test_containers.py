@@ -307,6 +307,7 @@ def mutated(raw: bytes, dice: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_mutation_of_a_recording_breaks_the_sum(tmp_path, seed):
     path = tmp_path / "talk.pcapng"
@@ -317,6 +318,7 @@ def test_no_mutation_of_a_recording_breaks_the_sum(tmp_path, seed):
         read_checked(wrote(tmp_path, mutated(raw, dice)), window=dice.choice([64, 700, 8 << 20]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_mutation_of_a_capture_breaks_the_sum(tmp_path, seed):
     dice = random.Random(seed)

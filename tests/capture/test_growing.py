@@ -89,6 +89,7 @@ def one_reading(path) -> tuple:
     return spoken(blocks), ledger_entries(blocks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make", [lambda seed: pcap([(TS + n, one) for n, one in enumerate(busy(seed))]), lambda seed: as_pcapng(busy(seed), seed)]
 )

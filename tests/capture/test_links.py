@@ -108,6 +108,7 @@ def test_labels_and_tags_that_end_with_the_packet_are_malformed(tmp_path):
         assert accounts(read_packets(tmp_path, [(TS, frame)]))["other", "malformed packet"] == len(frame)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", [0, 1, 9, 50, 51, 101, 104, 113, 204, 219, 228, 276])
 def test_no_link_layer_reads_beyond_a_packet_that_ends(tmp_path, link):
     """Every length of zeros and of ones: a packet that ends early is malformed or not IP, never anything else."""

@@ -190,6 +190,7 @@ def by_span(blocks: list[Block], sources: list[Source]) -> dict[tuple[str, int],
     return dict(sums)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["pcap", "pcapng"])
 def test_splits_and_buckets_give_what_one_reader_gives(tmp_path, kind, seed):
@@ -211,6 +212,7 @@ def test_splits_and_buckets_give_what_one_reader_gives(tmp_path, kind, seed):
         assert by_span(blocks, [source]) == {key: length for key, length in spans.items() if length}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_looked_for_before_a_split_is_neither_lost_nor_counted_twice(tmp_path, monkeypatch, seed):
     """The same with datagrams that are given up within a few packets, so that splits begin after and between."""

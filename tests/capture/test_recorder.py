@@ -96,6 +96,7 @@ def test_a_connection_without_a_protocol_is_refused(tmp_path):
         recorder.connection(role="client", local=LOCAL, remote=REMOTE)
 
 
+@pytest.mark.slow
 def test_a_recording_cut_anywhere_gives_every_whole_block_before_the_cut(tmp_path):
     whole = tmp_path / "whole.pcapng"
     record(whole)

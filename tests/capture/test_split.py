@@ -127,6 +127,7 @@ def claims_of(source: Source, places: list[int]) -> list[Guess]:
     return [guess(source, ByteRange(start, stop)) for start, stop in pairwise(ends) if start < stop]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_any_cuts_give_what_one_reader_finds(tmp_path, name):
     path = tmp_path / "file"

@@ -4,7 +4,8 @@ import os
 
 import pytest
 from tests.lake.conftest import record
-from tests.lake.test_ingest import TALK, blocks, fresh_lake
+from tests.lake.empty_lake import fresh_lake
+from tests.lake.test_ingest import TALK, blocks
 
 from wirelake import protocols
 from wirelake.capture.files.identity import identify

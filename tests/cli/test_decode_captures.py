@@ -167,6 +167,7 @@ def test_each_side_of_wolpertinger_has_its_own_fragments_and_keys_decrypt_them(w
     assert [each["document"]["method"] for each in shown if "document" in each] == ["Else", "Add"]
 
 
+@pytest.mark.slow
 def test_reading_a_capture_starts_no_spark(tmp_path):
     path = recorded(tmp_path / "talk.pcapng")
     words = f"import sys; from wirelake.cli.main import run; run(['decode', 'emp', {str(path)!r}]); print(*sys.modules, file=sys.stderr)"

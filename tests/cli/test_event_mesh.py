@@ -145,6 +145,7 @@ def test_encode_writes_what_decode_prints(wirelake):
     assert wirelake("encode", "event-mesh", "--hex", stdin=printed).out.decode().strip() == maced().hex()
 
 
+@pytest.mark.slow
 def test_a_node_hears_relays_and_records(tmp_path, wirelake):
     own, trust, record = tmp_path / "own", tmp_path / "trust", tmp_path / "node.pcapng"
     wirelake("keys", "generate", own, trust, "--hmac")

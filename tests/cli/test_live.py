@@ -34,6 +34,7 @@ def run(*words: str, stdin: bytes | None = None) -> subprocess.CompletedProcess:
     return subprocess.run([*WIRELAKE, *words], input=stdin, capture_output=True, timeout=SECONDS)
 
 
+@pytest.mark.slow
 def test_a_call_is_answered_and_ctrl_c_ends_the_server_with_a_whole_recording(server, wirelake):
     process, address, recording = server
     assert run("call", "emp", address, "hello").stdout == b"hello\n"
@@ -51,6 +52,7 @@ def test_a_call_is_answered_and_ctrl_c_ends_the_server_with_a_whole_recording(se
     assert 500 < recording.with_name("talk-0001.pcapng").stat().st_size <= 1024
 
 
+@pytest.mark.slow
 def test_the_dialect_of_a_server_is_named_and_can_be_set(wirelake):
     command = [*WIRELAKE, "serve", "emp", "tcp://127.0.0.1:0", "-q", "--set", "sizes_exclude_themselves=true"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -81,6 +83,7 @@ def test_limits_that_only_files_need_are_refused_live(wirelake):
     assert "with one of max_multicast, max_parts" in wirelake("send", "relink", "tcp://127.0.0.1:1", "x", "--set", "speaks=listener").talk
 
 
+@pytest.mark.slow
 def test_limits_reach_the_session(wirelake, server):
     _, address, _ = server
     outcome = wirelake("call", "emp", address, "hello", "--set", "max_message_size=30")

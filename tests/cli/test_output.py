@@ -232,6 +232,7 @@ def serve(*words: str, limit: int = 1 << 30) -> tuple[subprocess.Popen, str]:
     return process, process.stderr.readline().split()[2].rstrip(";")
 
 
+@pytest.mark.slow
 def test_a_server_whose_output_nobody_reads_serves_and_ends_when_its_reader_is_gone():
     process, address = serve("--output-buffer", "64k")
     try:
@@ -251,6 +252,7 @@ def test_a_server_whose_output_nobody_reads_serves_and_ends_when_its_reader_is_g
         process.stderr.close()
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_is_reported_at_once_and_once_and_the_server_serves_on(tmp_path):
     process, address = serve("--record", str(tmp_path / "talk.pcapng"), limit=2000)
     try:

@@ -280,6 +280,7 @@ def test_small_inputs_load_neither_numba_nor_pandas_nor_spark(recording):
     assert (outcome.returncode, outcome.stderr.decode()) == (0, f"8 messages, 1 violation, 1 unanswered\n{HINT}")
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_it_quietly(tmp_path):
     with Recorder(tmp_path / "a.pcapng", protocol="emp") as recorder:
         for _ in range(300):
@@ -295,6 +296,7 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path):
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_standard_input_is_shown_as_it_comes_and_ctrl_c_ends_it_quietly(recording):
     raw = recording.read_bytes()
     process = started("read", "-", stdin=subprocess.PIPE)

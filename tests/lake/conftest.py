@@ -24,6 +24,18 @@ from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 START_NS = 1_700_000_000 * 10**9
 
+SLOW = ("test_cuts.py", "test_histories.py")
+"""Files whose tests read random histories of every protocol, many times."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of these files."""
+    for item in items:
+        if item.path.name in SLOW and item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)
+
+
 Step = tuple[float, str, str]
 """Seconds since the connection was opened, who speaks (or `finished`, `closed`), and what."""
 

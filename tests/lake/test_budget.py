@@ -191,6 +191,7 @@ def decode_all(path: str) -> list[int]:
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
 def test_a_task_decodes_bombs_of_every_protocol_in_the_memory_it_has(tmp_path):
     """Each of these needs more than the limit if a block is decoded at once."""

@@ -3,10 +3,11 @@
 import pytest
 from tests.capture.build import Talk, pcap
 from tests.lake.conftest import CASES, record
+from tests.lake.empty_lake import fresh_lake
 from tests.lake.hashing import hashes
 from tests.lake.mesh import STORY
 from tests.lake.mesh import record as record_mesh
-from tests.lake.test_ingest import TALK, blocks, fresh_lake
+from tests.lake.test_ingest import TALK, blocks
 from tests.lake.wolpertinger_sessions import record as record_wolpertinger
 
 from wirelake import protocols

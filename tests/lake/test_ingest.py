@@ -4,6 +4,7 @@ import os
 import shutil
 
 import pytest
+from tests.lake.empty_lake import fresh_lake
 
 from wirelake.capture.blocks.block import Source
 from wirelake.capture.blocks.read_file import read
@@ -19,7 +20,7 @@ from wirelake.lake.sources import plan as sources_plan
 from wirelake.lake.sources.paths import expand
 from wirelake.lake.store import commit, delta, journal, snapshot
 from wirelake.lake.store.check_ledger import check_ledger
-from wirelake.lake.tables.catalog import GOLD, SILVER, TABLES, table
+from wirelake.lake.tables.catalog import GOLD, SILVER, table
 from wirelake.lake.tables.index import CONNECTION_INDEX, INDEX_TABLES
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import Keys
@@ -47,13 +48,6 @@ def contents(lake, name, source=None):
 
 def blocks(path):
     return list(to_batches(read(identify(path), ports={5040: "emp"}, sniff=lambda _: None)))
-
-
-def fresh_lake(folder):
-    journal.initialise(folder)
-    for each in TABLES.values():
-        delta.create(folder, each)
-    return folder
 
 
 def stray_files(lake):

@@ -173,6 +173,7 @@ def grow(dice: random.Random, reader: Reader, parts: list[bytes], interrupted=la
     return reader
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["capture", "recording"])
 @pytest.mark.parametrize("seed", range(3))
 def test_micro_batches_of_any_size_give_what_one_ingest_gives(tmp_path, kind, seed):
@@ -188,6 +189,7 @@ def test_micro_batches_of_any_size_give_what_one_ingest_gives(tmp_path, kind, se
     assert reader.batch > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_portion_that_is_interrupted_anywhere_is_there_once(tmp_path, monkeypatch, seed):
     """The plug is pulled between any two steps of publishing; whoever comes next goes on from what the lake says."""
@@ -279,6 +281,7 @@ def test_connections_of_stateful_protocols_need_a_shuffle():
     assert {name for name in protocols.names() if protocols.get(name).is_stateful} == {"relink", "yamp", "wolpertinger"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["capture", "recording"])
 def test_a_pause_of_any_length_in_a_record_or_a_message_changes_nothing(tmp_path, kind):
     """Seconds to settle are 0: each look finds every file quiet."""

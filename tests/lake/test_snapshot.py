@@ -3,8 +3,9 @@
 import threading
 
 import pytest
+from tests.lake.empty_lake import fresh_lake
 from tests.lake.hashing import hashes
-from tests.lake.test_ingest import TALK, blocks, fresh_lake
+from tests.lake.test_ingest import TALK, blocks
 
 from wirelake.capture.files.identity import identify
 from wirelake.errors import LakeError

@@ -176,6 +176,7 @@ def plainly(monkeypatch) -> None:
     monkeypatch.setattr("wirelake.protocols.kernel._dispatchers", plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "count"), [("compiled", 100), ("plain", 40)])
 def test_a_forged_state_is_refused_or_leads_nowhere_outside(moments, monkeypatch, how, count):
     dice = random.Random(how)

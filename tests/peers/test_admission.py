@@ -118,6 +118,19 @@ def test_a_connection_that_carries_nothing_is_closed_after_its_handshake():
     run(main)
 
 
+def test_connections_that_are_gone_do_not_count():
+    async def main():
+        limits = ServerLimits(max_connections_per_host=1, max_connections=1, evict_after=60.0)
+        async with SERVERS["emp"](limits) as server:
+            for number in range(4):
+                async with emp.connect(server.address) as peer:
+                    assert await peer.request(b"%d" % number) == b"%d" % number
+                await until(lambda: not server._hosts)
+            assert server.accepted == 4
+
+    run(main)
+
+
 def test_a_host_with_too_many_idle_connections_makes_space_for_its_next():
     async def main():
         limits = ServerLimits(max_connections_per_host=3, evict_after=0.0, linger=0.05)

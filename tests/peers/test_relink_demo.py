@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from tests.lake.test_gaps import decoded
 from tests.peers.world import log_of, run
 
 from wirelake.peers.demo import relink
 
 
+@pytest.mark.slow
 def test_the_show_is_recorded_with_a_line_that_breaks_transactions_and_trouble(tmp_path):
     steps = []
 

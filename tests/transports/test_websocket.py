@@ -132,6 +132,22 @@ def test_large_messages_are_fragmented():
     run(main)
 
 
+@pytest.mark.parametrize("size", [websocket.FRAGMENT, websocket.FRAGMENT + 1, 2 * websocket.FRAGMENT, 2 * websocket.FRAGMENT + 1])
+def test_a_message_ends_with_its_last_fragment(size):
+    """One that fills its fragments exactly has no empty one behind them."""
+
+    async def main():
+        client, server, _, _ = await both()
+        client.send(bytes(size))
+        client.send(b"next")
+        async with asyncio.timeout(10):
+            assert len(await take(server, size + 4)) == size + 4
+        for stream in (client, server):
+            await stream.close()
+
+    run(main)
+
+
 def test_frames_of_all_kinds_among_each_other():
     async def main():
         client, server, one, _ = await both()

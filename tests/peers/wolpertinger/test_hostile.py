@@ -119,6 +119,7 @@ def test_a_line_without_an_end_ends_the_connection_and_not_the_memory():
     run(main)
 
 
+@pytest.mark.slow
 def test_who_never_reads_is_read_no_more():
     async def main():
         options = Options(max_unsent=200_000, stall_timeout=0.5, linger=0.1)

@@ -91,6 +91,7 @@ def test_a_refused_message_fails_its_call_with_the_result():
     run(main)
 
 
+@pytest.mark.slow
 def test_heartbeats_keep_a_call_alive_that_takes_longer_than_its_timeout():
     async def main():
         may = asyncio.Event()
