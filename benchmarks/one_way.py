@@ -4,8 +4,9 @@ Sender and receiver are processes of their own. Everything that is asynchronous 
 rate is that of the receiver for the second half of the messages, when scanners are compiled; that of the first half is shown, too. Every
 message reaches a handler or a loop of the application there.
 
-Relink's messages are consumed and acknowledged, too, and sent again if a connection is lost; Event Mesh packets carry an HMAC each, which is
-checked, and none may be lost; wolpertinger has no message without an answer, so it is not here. NATS goes through its server.
+Relink's messages are consumed and acknowledged, too, and sent again if a connection is lost. Event Mesh packets carry an HMAC each, which
+is checked, and none may be lost. A call of wolpertinger without a response is confirmed, too; 64 are on their way. NATS goes through its
+server.
 
 Goals: EMP at least 2 x nats-py. Relink at least 3 x nats-py one by one, and at least pyzmq and zenoh with `post_many`.
 """
@@ -23,9 +24,19 @@ from rivals import absent, broker, free_port, outcome, started, told
 
 BODY = b"x" * 128
 NAME = "one.way"
+IN_FLIGHT = 64
+"""Calls of wolpertinger without a response, each waiting for its confirmation."""
 BATCH = 500
 """Messages of one `post_many`."""
-COUNTS = {"emp": 800_000, "yamp": 200_000, "relink": 800_000, "relink-many": 1_600_000, "event_mesh": 20_000, "nats": 300_000}
+COUNTS = {
+    "emp": 800_000,
+    "yamp": 200_000,
+    "relink": 800_000,
+    "relink-many": 1_600_000,
+    "event_mesh": 20_000,
+    "wolpertinger": 20_000,
+    "nats": 300_000,
+}
 MESSAGES = 1_200_000
 """Of every rival that is not in COUNTS."""
 TURNS = 5
@@ -34,7 +45,14 @@ MESH_RATE = 4000
 """Datagrams a second: UDP has no back-pressure, so a rate that loses nothing is kept."""
 TABLE = "One-way messages of 128 bytes"
 COLD = "One-way messages of 128 bytes, the first half"
-LABELS = {"emp": "EMP", "yamp": "YAMP", "relink": "Relink", "relink-many": "Relink, post_many", "event_mesh": "Event Mesh"}
+LABELS = {
+    "emp": "EMP",
+    "yamp": "YAMP",
+    "relink": "Relink",
+    "relink-many": "Relink, post_many",
+    "event_mesh": "Event Mesh",
+    "wolpertinger": "wolpertinger",
+}
 
 
 class Stopwatch:
@@ -65,7 +83,7 @@ async def emp_receiver(_: str, count: int) -> None:
 
     watch = Stopwatch(count)
 
-    def on_data(_peer: object, message: object) -> None:
+    def on_data(_peer: object, _message: object) -> None:
         watch.take()
 
     async with serve("tcp://127.0.0.1:0", options=Options(on_data=on_data)) as server:
@@ -177,6 +195,38 @@ async def event_mesh_sender(address: str, count: int) -> None:
     report(done=1)
 
 
+async def wolpertinger_receiver(_: str, count: int) -> None:
+    from wirelake.peers.wolpertinger import method, serve
+
+    watch = Stopwatch(count)
+
+    class Sink:
+        @method(trust=0)
+        def Take(self, body: str) -> None:  # noqa: N802, ARG002 - a name of the protocol; what comes is only counted
+            watch.take()
+
+    async with serve("tcp://127.0.0.1:0", Sink) as server:
+        print(server.address, flush=True)
+        await asyncio.Event().wait()
+
+
+async def wolpertinger_sender(address: str, count: int) -> None:
+    from wirelake.peers.wolpertinger import connect
+
+    text = BODY.decode()
+    async with connect(address) as peer:
+        take = peer.Sink.Take
+
+        async def tell(calls: int) -> None:
+            for _ in range(calls):
+                await take.tell(text)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(IN_FLIGHT):
+                group.create_task(tell(count // IN_FLIGHT + (number < count % IN_FLIGHT)))
+    report(done=1)
+
+
 def _trust() -> object:
     from wirelake.protocols.event_mesh import Key, TrustStore
 
@@ -266,7 +316,7 @@ def zenoh_sender(address: str, count: int) -> None:
     report(done=1)
 
 
-OURS = ("emp", "yamp", "relink", "relink-many", "event_mesh")
+OURS = ("emp", "yamp", "relink", "relink-many", "event_mesh", "wolpertinger")
 ROLES: dict[str, Role] = {
     "emp-receiver": emp_receiver,
     "emp-sender": emp_sender,
@@ -278,6 +328,8 @@ ROLES: dict[str, Role] = {
     "relink-many-sender": relink_many_sender,
     "event_mesh-receiver": event_mesh_receiver,
     "event_mesh-sender": event_mesh_sender,
+    "wolpertinger-receiver": wolpertinger_receiver,
+    "wolpertinger-sender": wolpertinger_sender,
     "nats-receiver": nats_receiver,
     "nats-sender": nats_sender,
     "zmq-receiver": zmq_receiver,
@@ -318,6 +370,7 @@ def run(quick: bool, seed: int) -> list[Figure]:  # noqa: ARG001 - nothing is dr
         figure("Relink, post_many, consumed", "relink-many", "pyzmq", "zmq", 1),
         figure("Relink, post_many, consumed", "relink-many", "zenoh", "zenoh", 1),
         figure(f"Event Mesh, HMAC checked, at {MESH_RATE:,}/s", "event_mesh"),
+        figure("wolpertinger, calls without a response, confirmed", "wolpertinger"),
         *(Figure(table=COLD, name=f"{LABELS[name]}, cold", ours=cold[name], unit="/s") for name in OURS),
     ]
 
