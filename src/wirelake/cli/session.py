@@ -56,7 +56,9 @@ class Side(StrEnum):
     "-c", "--count", "limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Print at most this many messages."
 )
 @click.option("--first", "first", type=click.IntRange(min=0), default=0, show_default=True, help="Messages to skip.")
-@click.option("--side", "side", type=click.Choice(Side), default=Side.BOTH, show_default=True, help="Whose messages to print.")
+@click.option(
+    "--side", "side", type=click.Choice(Side, case_sensitive=False), default=Side.BOTH, show_default=True, help="Whose messages to print."
+)
 @click.option(
     "-T", "--format", "form", type=click.Choice(Shape, case_sensitive=False), default=Shape.TEXT, show_default=True, help="How to print."
 )
