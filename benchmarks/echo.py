@@ -1,8 +1,8 @@
 """Echo requests of 64 bytes with 64 in flight: EMP and YAMP against NATS, gRPC and a bare WebSocket, a second.
 
 Both sides are processes of their own, on uvloop, and every answer is checked. Ours and the rivals take turns; the median counts. NATS goes
-through its server, because that is what it is; gRPC has bytes for messages, so that no codec is measured; the bare `websockets` echo has JSON
-in and out, as YAMP has.
+through its server, because that is what it is; gRPC has bytes for messages, so that no codec is measured; the bare `websockets` echo
+has JSON in and out, as YAMP has.
 
 Goals: EMP at least 2 x NATS and 10 x gRPC; YAMP over TCP at least 1.5 x NATS and 3 x gRPC, over WebSocket at least the bare echo.
 """

@@ -245,7 +245,13 @@ async def client(address: str, turns: int) -> None:
         for _ in range(turns):
             for name, ask in asks.items():
                 found[name].append(await taken(ask, ASKS))
-        report(**{f"{name} {part}": statistics.median(turn[at] for turn in seen) for name, seen in found.items() for at, part in enumerate(PARTS)})
+        report(
+            **{
+                f"{name} {part}": statistics.median(turn[at] for turn in seen)
+                for name, seen in found.items()
+                for at, part in enumerate(PARTS)
+            }
+        )
 
 
 PARTS = ("p50", "p99", "mean")

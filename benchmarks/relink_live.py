@@ -17,7 +17,7 @@ TURNS, QUICK_TURNS = 5, 3
 
 
 def resuming() -> float:
-    """Seconds of CPU. Both sides in this process, without sockets: the handshake, what each tells, and 100,000 messages sent again and taken."""
+    """Seconds of CPU of both sides, without sockets: the handshake, what each tells, and 100,000 messages sent again and taken."""
     options = Options(ping_interval=None, window=OUTSTANDING)
     endpoint = Endpoint("bench", connector_id_size=4)
     link, registry = LinkCore(Speaker.CONNECTOR, endpoint, options), Registry([endpoint], 1, lambda: 1, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import select
 import shutil
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from pathlib import Path
 
 __all__ = ["absent", "broker", "command", "find_broker", "started", "told"]
 
+PATIENCE = 300
+"""Seconds that a line of a process may take."""
 LIBRARIES = {
     "nats": "pip install nats-py",
     "grpc": "pip install grpcio",
@@ -82,11 +85,12 @@ def started(script: str, role: str, address: str = "-", count: int = 0) -> Itera
 
 
 def told(process: subprocess.Popen[str]) -> str:
-    """The next line that a process prints."""
+    """The next line that a process prints, within PATIENCE."""
     assert process.stdout is not None
-    line = process.stdout.readline().strip()
+    ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+    line = process.stdout.readline().strip() if ready else ""
     if not line:
-        raise SystemExit(f"{process.args} did not start")
+        raise SystemExit(f"{process.args} said nothing: it broke down, or took longer than {PATIENCE} s")
     return line
 
 

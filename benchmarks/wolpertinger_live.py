@@ -88,7 +88,9 @@ def run(quick: bool, seed: int) -> list[Figure]:  # noqa: ARG001 - nothing is dr
         for name, seen in rates.items():
             seen.append(play(name, CALLS // (4 if quick else 1)))
     ours, theirs = (statistics.median(seen) for seen in rates.values())
-    return [Figure(table=TABLE, name="wolpertinger calls, 64 callers", ours=ours, unit="/s", rival="xmlrpc, kept", theirs=theirs, least=1.5)]
+    return [
+        Figure(table=TABLE, name="wolpertinger calls, 64 callers", ours=ours, unit="/s", rival="xmlrpc, kept", theirs=theirs, least=1.5)
+    ]
 
 
 if __name__ == "__main__":

@@ -77,6 +77,7 @@ def _same_kernels(monkeypatch):
     monkeypatch.setattr(kernel, "_use_compiled", kernel._use_compiled)
     monkeypatch.setattr(kernel, "_use_plain", kernel._use_plain)
     monkeypatch.setattr(kernel, "compiled_from", 0)
+    monkeypatch.setattr(kernel, "ready", {})
 
 
 @pytest.fixture(scope="session")

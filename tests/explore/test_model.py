@@ -147,6 +147,8 @@ FILTERS = [
     "status:late,unasked",
     "-status:ok",
     "status:answered",
+    "status:ans*",
+    "-status:[a-l]*",
     "rule:HELLO_*",
     "rule:relink-22",
     "-rule:*",

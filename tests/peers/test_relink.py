@@ -436,3 +436,82 @@ def test_leaving_acknowledges_what_was_consumed_and_waits_for_nothing():
             await until(lambda: outcomes == [Outcome.CONSUMED])
 
     run(main)
+
+
+class Batches:
+    """A handler that reads all that waits at a time."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[bytes]] = []
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [body for batch in self.batches for body in batch]
+
+    async def __call__(self, link) -> None:
+        async for messages in link.batches():
+            self.batches.append([message.body for message in messages])
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_many_messages_are_posted_at_once_and_read_in_batches(loop):
+    async def main():
+        taker = Batches()
+        bodies = [b"%d" % number for number in range(10_000)]
+        async with serve(ANY, {DEMO: taker}) as listener, connect(listener.address, DEMO) as link:
+            receipt = await link.channel(CHAN).post_many(bodies)
+            assert receipt.sequence == len(bodies) - 1
+            assert await receipt is Outcome.CONSUMED
+            assert link.channel(CHAN).pending == 0
+            assert taker.bodies == bodies
+            await link.channel(CHAN).send(b"one more")
+            assert taker.batches[-1] == [b"one more"]
+        assert len(taker.batches) < len(bodies) // 10
+
+    import uvloop
+
+    run(main, loop_factory=uvloop.new_event_loop if loop == "uvloop" else None)
+
+
+def test_more_messages_than_the_window_holds_wait_for_it():
+    async def main():
+        taker = Taker()
+        options = Options(window=7)
+        async with serve(ANY, {DEMO: taker}) as listener, connect(listener.address, DEMO, options=options) as link:
+            bodies = [bytes(size) for size in range(100)]
+            async with asyncio.timeout(PATIENCE):
+                assert await (await link.channel(CHAN).post_many(bodies)) is Outcome.CONSUMED
+            assert taker.bodies == bodies
+
+    run(main)
+
+
+def test_a_receipt_of_many_messages_tells_the_first_bad_outcome():
+    async def main():
+        async def hold(link) -> None:
+            async for message in link.inbound(CHAN, automatic=False):
+                if message.sequence < 5:
+                    link.consume(message)
+
+        options = Options(ack_delay=0.001)
+        async with serve(ANY, {DEMO: hold}, options=options) as listener, connect(listener.address, DEMO) as link:
+            receipt = await link.channel(CHAN).post_many([b"x"] * 10)
+            await until(lambda: receipt.count == 5)
+            assert receipt.outcome is None
+            link.abandon()
+            assert await receipt is Outcome.UNKNOWN
+
+    run(main)
+
+
+def test_no_messages_to_post_are_an_error_of_the_caller():
+    async def main():
+        async with serve(ANY, {DEMO: Taker()}) as listener, connect(listener.address, DEMO) as link:
+            with pytest.raises(UsageError, match="empty"):
+                await link.channel(CHAN).post_many([])
+            with pytest.raises(LocalProtocolError) as caught:
+                await link.channel(CHAN).post_many([b"fine", bytes(20_000_000)])
+            assert caught.value.fault is Fault.PART_OVER_LIMIT
+            assert link.channel(CHAN).pending == 0
+
+    run(main)

@@ -185,3 +185,95 @@ def test_an_address_without_a_port_is_still_an_address():
     assert tcp._address("/run/socket") == ("/run/socket", 0)
     assert tcp._address(None) == ("unknown", 0)
     assert tcp._address(("::1", 5, 0, 0)) == ("::1", 5)
+
+
+class Taken:
+    """What a stream calls with."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.ends: list[OSError | None] = []
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.pieces)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_stream_calls_with_what_arrives_and_then_with_the_end(loop):
+    async def main():
+        one, two = await two_streams()
+        one.send(b"early")
+        await until(lambda: two._unread)
+        taken = Taken()
+        two.attach(taken.pieces.append, taken.ends.append)
+        one.send(b" and late")
+        await until(lambda: taken.data == b"early and late")
+        one.finish()
+        await until(lambda: taken.ends)
+        two.send(b"answer")
+        assert await one.receive() == b"answer"
+        for end in (one, two):
+            await end.close()
+        assert taken.ends == [None], "the end comes once"
+
+    import uvloop
+
+    run(main, loop_factory=uvloop.new_event_loop if loop == "uvloop" else None)
+
+
+def test_a_paused_stream_calls_no_more_until_it_goes_on():
+    async def main():
+        one, two = await two_streams()
+        taken = Taken()
+        two.attach(taken.pieces.append, taken.ends.append)
+        two.pause()
+        one.send(b"x" * 10_000_000)
+        one.finish()
+        await until(lambda: one.unsent)
+        await asyncio.sleep(0.05)
+        assert (taken.pieces, taken.ends) == ([], [])
+        two.resume()
+        await until(lambda: taken.ends)
+        assert len(taken.data) == 10_000_000
+        for end in (one, two):
+            await end.close()
+
+    run(main)
+
+
+def test_what_arrives_after_detaching_is_received():
+    async def main():
+        one, two = await two_streams()
+        taken = Taken()
+        two.attach(taken.pieces.append, taken.ends.append)
+        one.send(b"called")
+        await until(lambda: taken.data == b"called")
+        two.detach()
+        one.send(b"received")
+        one.finish()
+        assert await two.receive() == b"received"
+        assert await two.receive() == b""
+        assert taken.ends == []
+        for end in (one, two):
+            await end.close()
+
+    run(main)
+
+
+def test_a_reset_is_told_after_what_arrived_before_it():
+    async def main():
+        one, two = await two_streams()
+        taken = Taken()
+        two.attach(taken.pieces.append, taken.ends.append)
+        two.send(b"unread, so that closing is a reset")
+        await until(lambda: one._unread)
+        one._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        one.abort()
+        await until(lambda: taken.ends)
+        assert isinstance(taken.ends[0], ConnectionResetError | None)
+        await two.close()
+        with pytest.raises(OSError, match=r"closed|reset"):
+            await two.drain()
+
+    run(main)

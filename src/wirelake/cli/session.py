@@ -30,6 +30,8 @@ LEAST_PAUSE: Final = 2_000
 """Microseconds without a message that are drawn at least."""
 LONG_PAUSES: Final = 20
 """A pause is drawn if it is so many times the median."""
+ALWAYS_PAUSE: Final = 2_000_000
+"""Microseconds without a message that are always drawn."""
 
 
 class Shape(StrEnum):
@@ -54,7 +56,9 @@ class Side(StrEnum):
     "-c", "--count", "limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="Print at most this many messages."
 )
 @click.option("--first", "first", type=click.IntRange(min=0), default=0, show_default=True, help="Messages to skip.")
-@click.option("--side", "side", type=click.Choice(Side), default=Side.BOTH, show_default=True, help="Whose messages to print.")
+@click.option(
+    "--side", "side", type=click.Choice(Side, case_sensitive=False), default=Side.BOTH, show_default=True, help="Whose messages to print."
+)
 @click.option(
     "-T", "--format", "form", type=click.Choice(Shape, case_sensitive=False), default=Shape.TEXT, show_default=True, help="How to print."
 )
@@ -114,7 +118,7 @@ def _drawn(found: Ladder, width: int) -> Iterator[str]:
     rows = list(_woven(found))
     times = [row.ts for row in rows if row.ts is not None]
     pauses = sorted(after - before for before, after in itertools.pairwise(times))
-    least = max(LEAST_PAUSE, LONG_PAUSES * (pauses[len(pauses) // 2] if pauses else 0))
+    least = min(ALWAYS_PAUSE, max(LEAST_PAUSE, LONG_PAUSES * (pauses[len(pauses) // 2] if pauses else 0)))
     begin, before = (times[0] if times else 0), None
     for row in rows:
         if before is not None and row.ts is not None and row.ts - before >= least:
@@ -137,7 +141,7 @@ def _line(row: Line | Incident) -> str:
     label = f" {row.name}{f' {row.subject}' if row.subject else ''}{f' ({row.correlation[:13]})' if row.correlation else ''} "
     if len(label) > inside:
         label = f"{label[: inside - 2]}… "
-    arrow = f"├{label:─^{inside + 1}}▶" if row.to_server else f"◀{label:─^{inside + 1}}┤"
+    arrow = f"├{label:─^{inside + 2}}▶" if row.to_server else f"◀{label:─^{inside + 2}}┤"
     marks = [f"! {rule}" for rule in row.rules]
     if row.answer not in (None, "answered", "confirmed"):
         marks.append(f"? {row.answer}")

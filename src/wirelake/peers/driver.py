@@ -10,13 +10,14 @@ import contextlib
 import logging
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from wirelake.capture.record.recorder import Connection
+from wirelake.peers.drivable import Drivable
 from wirelake.transports.stream import MessageStream, PushStream, Stream
 from wirelake.transports.tcp import plain
 
-__all__ = ["Drivable", "Driver"]
+__all__ = ["Driver"]
 
 log = logging.getLogger("wirelake.driver")
 
@@ -38,56 +39,6 @@ LARGE_READ: Final = 4096
 """Bytes of one read from which compiled scanners are worth it."""
 SLICE: Final = 64 * 1024
 """Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
-
-
-class Drivable(Protocol):
-    """What a session offers, whatever the protocol."""
-
-    ended: Any
-    """None, or how it ended: `here` is true if this side ended it, `fault` is the broken rule."""
-    sent_sizes: Sequence[int]
-    """How long the frames of the last `output` are, if it was large."""
-
-    @property
-    def deadline(self) -> float | None: ...
-    @property
-    def frames(self) -> bytes: ...
-    @property
-    def frame_sizes(self) -> Sequence[int]: ...
-    @property
-    def rest(self) -> bytes: ...
-    @property
-    def held(self) -> int:
-        """Bytes of unfinished messages."""
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether the peer has sent a valid message."""
-
-    def compile(self) -> None:
-        """Make receiving faster, if that is possible. Takes a second: it is called in a thread."""
-
-    def release(self) -> None:
-        """Free memory: the session is over, and nothing will be received or sent."""
-
-    def start(self, now: float) -> None: ...
-    def receive(self, data: bytes, now: float) -> None: ...
-    def receive_eof(self, now: float) -> None: ...
-    def tick(self, now: float) -> None: ...
-    def bye(self, detail: str = "") -> None: ...
-    def output(self) -> bytes: ...
-    def events(self) -> list[Any]: ...
-    def pause(self) -> None: ...
-    def resume(self, now: float) -> None: ...
-    @property
-    def asked(self) -> int:
-        """A number that changes with every message that the peer must answer in time, such as a ping."""
-
-    def drained(self, count: int, now: float) -> None:
-        """Note that so many bytes have left of those that were written up to the last call.
-
-        Their timeout may begin later.
-        """
 
 
 class Driver:

@@ -12,7 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from wirelake.capture.record.recorder import Dialect, Recorder
 from wirelake.errors import RequestTimeout, SessionClosed, WirelakeError
-from wirelake.peers.driver import Drivable, Driver
+from wirelake.peers.drivable import Drivable
+from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.workload import Workload
 from wirelake.protocols.faults import Faults

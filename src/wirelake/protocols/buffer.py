@@ -133,7 +133,12 @@ class Buffer:
         at, stop = 0, len(whole)
         while True:
             count, used, end, need = scan(view, at, stop, row_table, part_table, self.limits)
-            if count >= BULK and self.bulk is not None and not isinstance(row_table, list) and self._take_bulk(whole, count, used, end, need):
+            if (
+                count >= BULK
+                and self.bulk is not None
+                and not isinstance(row_table, list)
+                and self._take_bulk(whole, count, used, end, need)
+            ):
                 pass
             elif count:
                 rows = self._table(row_table, count)

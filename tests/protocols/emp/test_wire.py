@@ -15,6 +15,7 @@ from tests.protocols.emp.scanning import scanned
 from tests.protocols.emp.speech import PRIMITIVES, mutated
 
 from wirelake.errors import DecodeError, LocalProtocolError
+from wirelake.protocols.emp import wire
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
 from wirelake.protocols.emp.limits import Limits
 from wirelake.protocols.emp.messages import (
@@ -355,3 +356,23 @@ def test_every_message_has_its_name_and_number():
         "data": 5,
     }
     assert name_of(Application) == "application"
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(sizes_exclude_themselves=True)])
+@pytest.mark.parametrize("body", [b"", b"x", bytes(1000)])
+def test_what_is_sent_most_often_is_written_as_any_message(limits, body):
+    assert wire.data(body, limits) == wire.encode(Data(body), limits)
+    for is_request in (False, True):
+        for number in (1, (1 << 64) - 1):
+            message = Data(body, (RequestResponse(is_request, number),))
+            assert wire.exchange(is_request, number, body, limits) == wire.encode(message, limits)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_what_is_sent_most_often_has_the_same_limit(bias):
+    limits = Limits(max_message_size=100, sizes_exclude_themselves=bias)
+    assert len(wire.data(bytes(92), limits)) == len(wire.exchange(True, 1, bytes(72), limits)) == 100
+    for write in (lambda: wire.data(bytes(93), limits), lambda: wire.exchange(False, 1, bytes(73), limits)):
+        with pytest.raises(LocalProtocolError) as caught:
+            write()
+        assert caught.value.fault is Fault.SIZE_OVER_LIMIT

@@ -40,6 +40,8 @@ _COLUMNS: Final = {
 """Field of a filter -> column of `messages`."""
 _SET: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")
 """A set of characters in a pattern."""
+_OF_MESSAGES: Final = ("ok", "faulty", "error")
+"""Values of `status` that only messages have."""
 _OPERATORS: Final = frozenset(("=", ">", ">=", "<", "<="))
 
 
@@ -134,13 +136,19 @@ def _status(term: Term) -> Condition:
     """Of the message, of the exchange that it answers, or of the one that nothing answers."""
     value = term.values[0]
     message, exchange = _text("m.status", "status", value), _text("status", "status", value)
-    answers = f"m.message_id IN (SELECT response_message_id FROM exchanges WHERE response_message_id IS NOT NULL AND {exchange.sql})"
-    parts = [message, Condition(answers, exchange.values)]
-    waits = (
-        "m.message_id IN (SELECT request_message_id FROM exchanges"
-        f" WHERE request_message_id IS NOT NULL AND status = 'unanswered' AND {exchange.sql})"
+    answers = Condition(
+        f"m.message_id IN (SELECT response_message_id FROM exchanges WHERE response_message_id IS NOT NULL AND {exchange.sql})",
+        exchange.values,
     )
-    return _any_of([*parts, Condition(waits, exchange.values)])
+    waits = Condition(
+        "m.message_id IN (SELECT request_message_id FROM exchanges"
+        f" WHERE request_message_id IS NOT NULL AND status = 'unanswered' AND {exchange.sql})",
+        exchange.values,
+    )
+    if is_pattern(value):
+        return _any_of([message, answers, waits])
+    # A value is either of messages or of exchanges: the other table is not read.
+    return message if value.lower() in _OF_MESSAGES else waits if value.lower() == "unanswered" else answers
 
 
 def _rule(term: Term) -> Condition:

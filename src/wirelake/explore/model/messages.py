@@ -122,19 +122,16 @@ class Message(msgspec.Struct):
     next: str | None
 
 
-# DuckDB reads other columns than those of the order only for the rows of the page, if the inner query has columns and no expressions.
 _SEVERITIES: Final = "CASE severity WHEN 'error' THEN 0 WHEN 'tolerated' THEN 1 ELSE 2 END"
+_KEYS: Final = "SELECT m.message_id, epoch_us(m.ts) FROM messages m WHERE {where} ORDER BY {order} LIMIT {limit:d} OFFSET {offset:d}"
+"""The messages of a page. It reads only the columns of the condition and of the order, and most of them only in part."""
 _LINES: Final = f"""
 WITH page AS MATERIALIZED (
-    SELECT * REPLACE (body[1:{EXCERPT_BYTES}] AS body) FROM (
-        SELECT
-            m.message_id, m.ts, m.session_id, m.connection_id, m.protocol, m.direction, m.kind, m.name, m.subject, m.correlation_id,
-            m.size, m.status, m.body
-        FROM messages m
-        WHERE {{where}}
-        ORDER BY {{order}}
-        LIMIT {{limit:d}} OFFSET {{offset:d}}
-    )
+    SELECT
+        m.message_id, m.ts, m.session_id, m.connection_id, m.protocol, m.direction, m.kind, m.name, m.subject, m.correlation_id,
+        m.size, m.status, m.body[1:{EXCERPT_BYTES}] AS body
+    FROM messages m
+    WHERE m.message_id IN (SELECT unnest(?::BLOB[])) AND {{between}}
 ), broken AS (
     SELECT message_id, list(concat_ws(' ', clause, rule)) AS rules, arg_min(severity, {_SEVERITIES}) AS severity
     FROM violations WHERE message_id IN (SELECT message_id FROM page) GROUP BY message_id
@@ -172,8 +169,16 @@ def lines(
 ) -> list[Line]:
     """Return the first messages of a condition, in order of time."""
     order, page_order = _ORDERS[newest_first]
-    sql = _LINES.format(where=where.sql, order=order, page_order=page_order, limit=limit, offset=offset)
-    found = connection.execute(sql, list(where.values)).fetchall()
+    sql = _KEYS.format(where=where.sql, order=order, limit=limit, offset=offset)
+    keys = connection.execute(sql, list(where.values)).fetchall()
+    times = [ts for _, ts in keys if ts is not None]
+    if not keys:
+        return []
+    # The time range lets DuckDB skip row groups that have none of these messages.
+    between, span = "true", list[int]()
+    if len(times) == len(keys):
+        between, span = "m.ts BETWEEN make_timestamptz(?) AND make_timestamptz(?)", [min(times), max(times)]
+    found = connection.execute(_LINES.format(between=between, page_order=page_order), [[key for key, _ in keys], *span]).fetchall()
     return [_line(row) for row in found]
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable
+from typing import cast
 
 import msgspec
 
@@ -175,7 +176,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         if is_awaitable(answer):
             self._work.answer(self._answer(request, answer), len(request.body))
         else:
-            self._respond(request, answer)
+            self._respond(request, cast(bytes, answer))
 
     async def _attend(self, result: Awaitable[None]) -> None:
         try:

@@ -125,7 +125,7 @@ class Channel:
     async def post_many(self, bodies: Sequence[bytes]) -> Receipt:
         """Send messages of one part each, in order, without waiting for their outcome; the receipt is for all of them.
 
-        This is several times faster than as many calls of `post`. Waits as `post` does; if that is cancelled, the first of them may be sent.
+        This is several times faster than as many calls of `post`. Waits as `post` does; cancelled then, it may have sent the first of them.
         """
         if not bodies:
             raise UsageError("no messages to send: `bodies` is empty")

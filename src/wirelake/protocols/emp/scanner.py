@@ -289,7 +289,10 @@ _PLAIN_HEAD: Final = bytes((_DATA, 0, 0, 0))
 _EXCHANGE: Final = HEADER + HEADER + REQUEST_CONTENT
 """Bytes before the body of a request or response without other extensions."""
 _EXCHANGE_HEADS: Final = {
-    bytes((_DATA, FLAG, 0, 0, 0, 0, 0, HEADER + REQUEST_CONTENT - bias, _REQUEST_RESPONSE, 0, 0, 0, FLAG * request, 0, 0, 0)): (bias, request)
+    bytes((_DATA, FLAG, 0, 0, 0, 0, 0, HEADER + REQUEST_CONTENT - bias, _REQUEST_RESPONSE, 0, 0, 0, FLAG * request, 0, 0, 0)): (
+        bias,
+        request,
+    )
     for bias in (0, 4)
     for request in (0, 1)
 }

@@ -34,7 +34,20 @@ from wirelake.protocols.emp.messages import (
     RequestResponse,
     Scheme,
 )
-from wirelake.protocols.emp.scanner import BODY, BODY_LENGTH, ERROR_TEXT, FLAG, HEADER, PART_COLUMNS, ROW_COLUMNS, find, glance, scan, sniff, walk
+from wirelake.protocols.emp.scanner import (
+    BODY,
+    BODY_LENGTH,
+    ERROR_TEXT,
+    FLAG,
+    HEADER,
+    PART_COLUMNS,
+    ROW_COLUMNS,
+    find,
+    glance,
+    scan,
+    sniff,
+    walk,
+)
 from wirelake.protocols.gzip import deflate, inflate
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PART, PARTS
 from wirelake.protocols.utf8 import fit

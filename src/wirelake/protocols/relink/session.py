@@ -287,10 +287,9 @@ class Session(StreamSession[SessionEvent]):
             and bool((rows[:, KIND] == _MESSAGE).all() and (rows[:, COUNT] == 1).all() and (rows[:, PARTS] == 1).all())
             and not rows[:, (FAULT, ODDITIES)].any()
         )
-        starts = parts[:, 0].tolist() if is_plain else []
-        if not is_plain or any([data[place : place + size] != channel for place in rows[:, IDS].tolist()]):
+        if not is_plain or {data[place : place + size] for place in rows[:, IDS].tolist()} != {channel}:
             return False
-        ends = parts.sum(axis=1).tolist()
+        starts, ends = parts[:, 0].tolist(), parts.sum(axis=1).tolist()
         self._take_run(channel, [(data[start:end],) for start, end in zip(starts, ends, strict=True)])
         return True
 

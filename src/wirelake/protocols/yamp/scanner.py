@@ -246,7 +246,7 @@ def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[
     after = HEADER + length
     if kind == _EVENT:
         body, code = after + 4, -1
-    elif kind == _REQUEST or kind == _RESPONSE:
+    elif kind in (_REQUEST, _RESPONSE):
         if kind == _RESPONSE:
             after += UID_SIZE
         body = after + 5

@@ -8,6 +8,7 @@ import { VirtualRows } from "./rows.js";
 const WINDOW = 10_000;
 const LEAST_PAUSE = 2_000; // microseconds
 const LONG_PAUSES = 20; // times the median
+const ALWAYS_PAUSE = 2_000_000; // microseconds
 
 class SessionLadder extends HTMLElement {
   #loader = new Loader();
@@ -133,9 +134,9 @@ class SessionLadder extends HTMLElement {
 
   seek() {
     this.needle = this.search.value.trim().toLowerCase();
-    this.matches = this.needle ? this.list.rows.flatMap((row, index) => (contains(row, this.needle) ? [index] : [])) : [];
-    this.found.textContent = this.needle ? `${count(this.matches.length)} found` : "";
-    if (this.matches.length) this.list.select(this.matches[0], { centre: true });
+    this.hits = this.needle ? this.list.rows.flatMap((row, index) => (contains(row, this.needle) ? [index] : [])) : [];
+    this.found.textContent = this.needle ? `${count(this.hits.length)} found` : "";
+    if (this.hits.length) this.list.select(this.hits[0], { centre: true });
     else this.list.draw();
   }
 
@@ -144,9 +145,9 @@ class SessionLadder extends HTMLElement {
       this.list.step(by);
       return;
     }
-    if (!this.matches.length) return;
-    const after = by > 0 ? this.matches.find((index) => index > this.list.current) : this.matches.findLast((index) => index < this.list.current);
-    this.list.select(after ?? this.matches.at(by > 0 ? 0 : -1), { centre: true });
+    if (!this.hits.length) return;
+    const after = by > 0 ? this.hits.find((index) => index > this.list.current) : this.hits.findLast((index) => index < this.list.current);
+    this.list.select(after ?? this.hits.at(by > 0 ? 0 : -1), { centre: true });
   }
 
   jump(to) {
@@ -171,7 +172,7 @@ function woven({ rows, incidents }) {
   const pauses = [];
   for (let index = 1; index < all.length; index++) if (all[index].ts !== null && all[index - 1].ts !== null) pauses.push(all[index].ts - all[index - 1].ts);
   const sorted = pauses.toSorted((a, b) => a - b), median = sorted[sorted.length >> 1] ?? 0;
-  const least = Math.max(LEAST_PAUSE, LONG_PAUSES * median);
+  const least = Math.min(ALWAYS_PAUSE, Math.max(LEAST_PAUSE, LONG_PAUSES * median));
   const result = [];
   all.forEach((row, index) => {
     const before = all[index - 1]?.ts ?? null;

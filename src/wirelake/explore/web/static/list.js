@@ -32,7 +32,7 @@ class MessageList extends HTMLElement {
     this.list = new VirtualRows("Messages", (line, row) => this.fill(line, row));
     this.list.onend = () => this.more();
     this.replaceChildren(bar, this.list.view);
-    this.list.view.addEventListener("click", (event) => this.click(event));
+    this.list.view.addEventListener("click", (event) => this.pick(event));
     this.list.view.addEventListener("dblclick", (event) => this.open(this.list.at(event)));
     document.addEventListener("filterchange", () => this.search());
     this.search();
@@ -100,7 +100,7 @@ class MessageList extends HTMLElement {
     line.classList.toggle("broken", row.severity === "error");
   }
 
-  click(event) {
+  pick(event) {
     const index = this.list.at(event);
     if (index === null) return;
     this.list.select(index);

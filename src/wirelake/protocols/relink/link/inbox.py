@@ -167,7 +167,11 @@ class Inbox:
             return False
         consumed = incoming.consumed
         self.unconsumed -= consumed - before
-        if message.channel in self._due_later and consumed != incoming.received and consumed - incoming.announced_consumed < self._ack_every:
+        if (
+            message.channel in self._due_later
+            and consumed != incoming.received
+            and consumed - incoming.announced_consumed < self._ack_every
+        ):
             return False  # acknowledged later with the others
         self._consumed(incoming)
         return True
@@ -179,7 +183,7 @@ class Inbox:
         if incoming is None or incoming.incarnation != last.incarnation:
             return False
         if self._transactional or not incoming.consume_run(first.sequence, last.sequence):
-            return any([self.consume(message) for message in messages])
+            return sum([self.consume(message) for message in messages]) > 0
         self.unconsumed -= len(messages)
         self._consumed(incoming)
         return True

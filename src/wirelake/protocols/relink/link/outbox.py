@@ -98,7 +98,7 @@ class Outbox:
         if max(map(len, bodies), default=0) > self._plain:
             for body in bodies:
                 check((body,), self._options.limits)
-        payloads = [(body,) for body in bodies]
+        payloads: list[tuple[bytes, ...]] = [(body,) for body in bodies]
         outgoing.payloads += payloads
         outgoing.last += len(payloads)
         if self._state.may_send:

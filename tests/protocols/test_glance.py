@@ -1,0 +1,113 @@
+"""What a glance says is what the scanner says: for common messages, for every one of them with one byte changed, and for pieces."""
+
+from __future__ import annotations
+
+import pytest
+from tests.protocols.emp import speech as emp_speech
+from tests.protocols.relink import speech as relink_speech
+from tests.protocols.yamp import speech as yamp_speech
+
+from wirelake.protocols.emp import scanner as emp
+from wirelake.protocols.emp.limits import Limits as EmpLimits
+from wirelake.protocols.relink import scanner as relink
+from wirelake.protocols.relink.limits import Limits as RelinkLimits
+from wirelake.protocols.relink.limits import Stage
+from wirelake.protocols.yamp import scanner as yamp
+from wirelake.protocols.yamp.limits import Limits as YampLimits
+
+SMALL = EmpLimits(max_message_size=40, max_extension_blocks=0)
+PACKETS = RelinkLimits().for_scan(Stage.PACKETS, 4, 3)
+TINY = RelinkLimits(max_part_size=3, max_message_size=3).for_scan(Stage.PACKETS, 4, 3)
+NO_IDS = RelinkLimits().for_scan(Stage.PACKETS, 0, 0)
+CONSUMED = (3, 1)
+"""Format and type of the acknowledgement of consumed messages with a sequence number."""
+
+
+def emp_messages(bias):
+    for body in (b"", b"x", bytes(100)):
+        yield emp_speech.envelope(emp_speech.DATA, body, bias=bias)
+        for asks in (False, True):
+            for number in (1, 1 << 63, (1 << 64) - 1):
+                yield emp_speech.envelope(emp_speech.DATA, body, emp_speech.rr(asks, number, bias=bias), bias=bias)
+
+
+def yamp_messages():
+    for body in (b"", b"null", bytes(100)):
+        yield yamp_speech.header(yamp_speech.EVENT, b"a.b") + len(body).to_bytes(4) + body
+        yield yamp_speech.header(yamp_speech.REQUEST, b"a.b") + b"\1" + len(body).to_bytes(4) + body
+        for kind in range(4):
+            yield yamp_speech.header(yamp_speech.RESPONSE, b"a") + yamp_speech.OTHER + bytes((kind,)) + len(body).to_bytes(4) + body
+
+
+def relink_messages(channel, acknowledged):
+    for size in (*range(10), 128):
+        yield relink_speech.message((channel,), (b"x" * size,))
+    for sequence in (0, 7, (1 << 32) - 1):
+        yield relink_speech.control(*CONSUMED, (acknowledged,), sequence)
+    yield from (relink_speech.GENERAL["ping"], relink_speech.GENERAL["pong"])
+
+
+CASES = {
+    "emp": (emp, list(emp_messages(0)), EmpLimits().for_scan()),
+    "emp, sizes exclude themselves": (emp, list(emp_messages(4)), EmpLimits(sizes_exclude_themselves=True).for_scan()),
+    "yamp": (yamp, list(yamp_messages()), YampLimits().for_scan()),
+    "relink": (relink, list(relink_messages(b"chan", b"abc")), PACKETS),
+    "relink without ids": (relink, list(relink_messages(b"", b"")), NO_IDS),
+}
+STRICT = {
+    "emp": (emp, list(emp_messages(0)), SMALL.for_scan()),
+    "emp in the other dialect": (emp, list(emp_messages(0)), EmpLimits(sizes_exclude_themselves=True).for_scan()),
+    "yamp": (yamp, list(yamp_messages()), YampLimits(max_body_size=3).for_scan()),
+    "relink": (relink, list(relink_messages(b"chan", b"abc")), TINY),
+    "relink, a part of the handshake": (relink, list(relink_messages(b"chan", b"abc")), RelinkLimits().for_scan(Stage.REQUEST, 4, 3)),
+}
+
+
+def scanned(scanner, data, limits):
+    """What the scanner makes of bytes: rows and parts if they are exactly one message."""
+    row, parts = [0] * scanner.ROW_COLUMNS * 2, [0] * scanner.PART_COLUMNS * 64
+    count, used, end, _ = scanner.scan(data, 0, len(data), row, parts, limits)
+    if count != 1 or end != len(data):
+        return None
+    return [row[: scanner.ROW_COLUMNS]], parts[: used * scanner.PART_COLUMNS]
+
+
+def agrees(scanner, data, limits):
+    """A glance that says something says what the scanner says; returns whether it did."""
+    seen = scanner.glance(data, limits)
+    assert seen is None or seen == scanned(scanner, data, limits), data
+    return seen is not None
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_common_messages_are_recognised(case):
+    scanner, messages, limits = CASES[case]
+    assert all(agrees(scanner, data, limits) for data in messages)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_changed_byte_is_seen_as_the_scanner_sees_it(case):
+    scanner, messages, limits = CASES[case]
+    recognised = 0
+    for data in messages:
+        for at in range(min(len(data), 48)):
+            for change in (1, 0x80, 0xFF):
+                recognised += agrees(scanner, data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :], limits)
+    assert recognised, "a body may change"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pieces_and_neighbours_are_left_to_the_scanner(case):
+    scanner, messages, limits = CASES[case]
+    for data in messages:
+        for other in (data + b"\0", data + data, data[:-1], data[: len(data) // 2], b""):
+            agrees(scanner, other, limits)
+        assert scanner.glance(data + data, limits) is None
+        assert scanner.glance(data[:-1], limits) is None
+
+
+@pytest.mark.parametrize("case", STRICT)
+def test_limits_hold(case):
+    scanner, messages, limits = STRICT[case]
+    recognised = [agrees(scanner, data, limits) for data in messages]
+    assert not all(recognised)
