@@ -315,14 +315,17 @@ def test_a_growing_file_is_followed_until_ctrl_c(tmp_path):
     path.write_bytes(raw[: len(raw) // 2])
     process = started("read", "--follow", path)
     with process:
-        assert b"handshake hello" in process.stdout.readline()
-        with path.open("ab") as file:
-            file.write(raw[len(raw) // 2 :])
-        lines = [process.stdout.readline() for _ in range(9)]
-        assert b"was never answered" in lines[-1]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(SECONDS) == 0
-        assert process.stderr.read().decode() == f"8 messages, 1 violation, 1 unanswered\n{HINT}"
+        try:
+            assert b"handshake hello" in process.stdout.readline()
+            with path.open("ab") as file:
+                file.write(raw[len(raw) // 2 :])
+            lines = [process.stdout.readline() for _ in range(9)]
+            assert b"was never answered" in lines[-1]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(SECONDS) == 0
+            assert process.stderr.read().decode() == f"8 messages, 1 violation, 1 unanswered\n{HINT}"
+        finally:
+            process.kill()  # else a failed assertion would wait for it
 
 
 def test_a_server_watches_its_clients(tmp_path):
