@@ -10,10 +10,10 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from figures import Figure, best, main
-from wirelake.lake.decode import signatures
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build
 from wirelake.protocols.event_mesh.packet.values import binary, text
 from wirelake.protocols.event_mesh.scanner import DEFAULT_LIMITS, PART_COLUMNS, ROW_COLUMNS, scan, walk
+from wirelake.protocols.event_mesh.security import verify_rows
 from wirelake.protocols.event_mesh.security.canonical import canonical
 from wirelake.protocols.event_mesh.security.trust import Key, Policy, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Identity, Receiver, Verified, authenticate
@@ -111,8 +111,8 @@ def judging(said: list[bytes], store: TrustStore, times: int) -> float:
     )
 
     def run() -> int:
-        (found,) = signatures.judge_batches([batch], store)
-        if set(found.column("verdict").to_pylist()) != {signatures.GENUINE}:
+        (found,) = verify_rows.judge_batches([batch], store)
+        if set(found.column("verdict").to_pylist()) != {verify_rows.GENUINE}:
             raise SystemExit("a right packet was refused")
         return len(said)
 

@@ -90,7 +90,7 @@ def told(process: subprocess.Popen[str]) -> str:
     ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
     line = process.stdout.readline().strip() if ready else ""
     if not line:
-        raise SystemExit(f"{process.args} said nothing: it broke down, or took longer than {PATIENCE} s")
+        raise SystemExit(f"{process.args!r} said nothing: it broke down, or took longer than {PATIENCE} s")
     return line
 
 

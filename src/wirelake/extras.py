@@ -9,7 +9,19 @@ from typing import Final
 
 from wirelake.errors import MissingExtra
 
-__all__ = ["CAPTURES", "EXPLORE", "LAKE", "LIBRARIES", "SCHEMES", "TABLES", "is_installed", "library", "missing", "need", "need_for_address"]
+__all__ = [
+    "CAPTURES",
+    "EXPLORE",
+    "LAKE",
+    "LIBRARIES",
+    "SCHEMES",
+    "TABLES",
+    "is_installed",
+    "library",
+    "missing",
+    "need",
+    "need_for_address",
+]
 
 LIBRARIES: Final = {
     "uvloop": ("uvloop", "fast"),
