@@ -30,13 +30,17 @@ FLUSH_POLL: Final = 0.01
 """Seconds between two looks at what is still unsent when a connection is being closed."""
 FIRST_BYTES: Final = 8
 """Bytes of the peer that are kept from the beginning: enough to tell what else it may speak."""
-BULK: Final = 256 * 1024
+BULK: Final = 1024 * 1024
 """Bytes received in large reads after which a connection has its scanner compiled, in a thread.
 
 Compiling takes a second of CPU, so short conversations go without.
 """
-LARGE_READ: Final = 4096
-"""Bytes of one read from which compiled scanners are worth it."""
+LARGE_READ: Final = 64 * 1024
+"""Bytes of one read that count as bulk.
+
+While the thread compiles, the loop may wait 5 ms for the interpreter lock after each read. A peer that exchanges small messages would be
+slowed down far more by that than compiling could gain.
+"""
 SLICE: Final = 64 * 1024
 """Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
 

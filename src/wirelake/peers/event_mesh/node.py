@@ -51,7 +51,9 @@ SLICE: Final = 16
 At most so many overtake an urgent one.
 """
 BULK: Final = 2000
-"""Datagrams after which a node has its scanner compiled, in a thread: that takes a second of CPU, so short lives go without."""
+"""Datagrams received in bulk after which a node has its scanner compiled, in a thread: see `peers.driver`."""
+MANY: Final = 64
+"""Datagrams of one read that count as bulk."""
 SHARE: Final = 64
 """Events published before others get their turn, if there is no reason to wait."""
 
@@ -253,7 +255,7 @@ class Node:
     async def _listen(self, endpoint: Endpoint, session: Session) -> None:
         left = BULK
         while datagrams := await endpoint.receive():
-            if left > 0:
+            if left > 0 and len(datagrams) >= MANY:
                 left -= len(datagrams)
                 if left <= 0:
                     asyncio.get_running_loop().run_in_executor(None, session.compile)
