@@ -19,6 +19,7 @@ import numpy as np
 from wirelake.capture.blocks.block import Endpoint, Source, Span
 from wirelake.capture.blocks.stored_state import Count, End, FilePosition, Number, Record, check, check_places, check_spans, decode, encode
 from wirelake.capture.packets.flow_table import Key
+from wirelake.capture.packets.remembered import KEEP_ALL
 from wirelake.capture.packets.row_flows import SESSION_ID_SIZE
 from wirelake.capture.packets.tcp_flows import UNDECIDED_BYTES, Held, Tracked
 from wirelake.capture.packets.tcp_stream import MAX_GAPS, Budget, Half, SegmentPart
@@ -37,8 +38,6 @@ Ref = tuple[Count, bool]
 """The number of a connection, and whether the direction is to the server."""
 Name = tuple[str, Literal["port", "bytes"], tuple[str, ...]]
 """Protocol, how it was recognised, dialect."""
-KEEP_ALL: Final = 1 << 62
-"""A limit of remembered bytes that no stored state reaches."""
 _WIDTHS: Final = (4, 16)
 """Bytes of an IP address."""
 

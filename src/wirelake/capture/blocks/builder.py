@@ -1,17 +1,18 @@
 """BlockBuilder: append payload of many flows, in the order of the file, to make a block.
 
-It collects into arrays that grow. Kernels append to them for packets in order (`append`, `note`), Python for all others. A flow has a
-number in the block. Until the block is taken, a number stands for a row of the flow table (0 or more), or for a `Flow` that Python passed.
+Kernels append packets that are in order (`append`, `note`), and Python all others. A flow has a number in the block. Until the block is
+taken, a number stands for a row of the flow table (0 or more), or for a `Flow` that Python passed.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, SEGMENT_FLOW, SEGMENT_STOP, Block, Flow, Source
+from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, SEGMENT_FLOW, SEGMENT_MISSING, SEGMENT_STOP, Block, Flow, Source
 from wirelake.capture.blocks.flow_events import EVENT_BY, EVENT_COLUMNS, EVENT_FLOW, EVENT_WHAT, FlowEvents
 from wirelake.protocols.kernel import kernel
 
@@ -31,7 +32,7 @@ COUNTS: Final = 6
 
 @kernel
 def append(out: Any, number: int, to_server: int, ts: int, offset: int, missing: int, data: Any, start: int, size: int) -> None:
-    """Append data[start:start + size] of one direction of a flow; `BlockBuilder.reserve` must have made space.
+    """Append data[start:start + size] of one direction of a flow; `BlockBuilder.arrays` made space.
 
     They extend the last segment if it is of the same direction and nothing is missing.
     """
@@ -86,8 +87,19 @@ def _larger(table: Array, needed: int) -> Array:
     return grown
 
 
+def _extended(table: Array, count: int, added: array[int]) -> tuple[Array, int]:
+    """Add rows to a table that has so many; returns it, and how many it has then."""
+    rows = np.array(added, np.int64).reshape(-1, *table.shape[1:])
+    table = _larger(table, count + len(rows))
+    table[count : count + len(rows)] = rows
+    return table, count + len(rows)
+
+
 class BlockBuilder:
-    """Collects the segments, origins, flows and events of the next block."""
+    """Collects the segments, origins, flows and events of the next block.
+
+    Python appends to lists, which are cheap to grow, and kernels to arrays. Lists are moved to the arrays before a kernel runs (`arrays`).
+    """
 
     def __init__(self) -> None:
         self.rows: FlowRows | None = None
@@ -96,37 +108,60 @@ class BlockBuilder:
         self._origins = np.empty((64, ORIGIN_COLUMNS), np.int64)
         self._segments = np.empty((64, SEGMENT_COLUMNS), np.int64)
         self._events = np.empty((64, EVENT_COLUMNS), np.int64)
-        self.numbered = np.empty(64, np.int64)
+        self._numbered = np.empty(64, np.int64)
         """By number of a flow in the block: its row, or -1 - its index among the flows that Python passed."""
         self._counts = np.zeros(COUNTS, np.int64)
         self._passed: dict[int, tuple[Flow, int]] = {}
+        self._begin()
 
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """For kernels: bytes, origins, segments, events, flows, counts."""
-        return self._data, self._origins, self._segments, self._events, self.numbered, self._counts
+    def _begin(self) -> None:
+        """Begin new lists, behind what the arrays have."""
+        self._chunks: list[bytes | memoryview] = []
+        # Flat, as they will be in the block: a container per TCP segment would keep Python's garbage collector busy.
+        self._new_origins, self._new_segments, self._new_events, self._new_rows = array("q"), array("q"), array("q"), array("q")
+        self._size, _, segments, _, self._flow_count, is_open = self._counts.tolist()
+        self._last = tuple(self._segments[segments - 1, SEGMENT_FLOW:SEGMENT_MISSING].tolist()) if is_open else None
+        """Flow and direction of the segment that bytes may extend."""
+
+    def _flush(self) -> None:
+        """Move the lists to the arrays."""
+        at, origins, segments, events, flows, _ = self._counts.tolist()
+        self._data = _larger(self._data, self._size)
+        self._data[at : self._size] = np.frombuffer(b"".join(self._chunks), np.uint8)
+        self._origins, origins = _extended(self._origins, origins, self._new_origins)
+        self._segments, segments = _extended(self._segments, segments, self._new_segments)
+        self._events, events = _extended(self._events, events, self._new_events)
+        self._numbered, flows = _extended(self._numbered, flows, self._new_rows)
+        self._counts[:] = self._size, origins, segments, events, flows, self._last is not None
+
+    def arrays(self, size: int, packets: int) -> tuple[Array, ...]:
+        """For kernels: bytes, origins, segments, events, flows, counts; `used` must be called afterwards.
+
+        There is space for so many bytes in so many packets, each of which may bring a flow and three events.
+        """
+        self._flush()
+        _, origins, segments, events, flows, _ = self._counts.tolist()
+        self._data = _larger(self._data, self._size + size)
+        self._origins = _larger(self._origins, origins + packets)
+        self._segments = _larger(self._segments, segments + packets)
+        self._events = _larger(self._events, events + 3 * packets)
+        self._numbered = _larger(self._numbered, flows + packets)
+        return self._data, self._origins, self._segments, self._events, self._numbered, self._counts
+
+    def used(self) -> None:
+        """Go on in Python after a kernel."""
+        self._begin()
 
     @property
     def size(self) -> int:
         """Bytes collected."""
-        return int(self._counts[SIZE])
-
-    def reserve(self, size: int, packets: int) -> None:
-        """Make space for so many bytes in so many packets, each of which may bring a flow and three events."""
-        _, origins, segments, events, flows, _ = self._counts.tolist()
-        self._data = _larger(self._data, self.size + size)
-        self._origins = _larger(self._origins, origins + packets)
-        self._segments = _larger(self._segments, segments + packets)
-        self._events = _larger(self._events, events + 3 * packets)
-        self.numbered = _larger(self.numbered, flows + packets)
+        return self._size
 
     def new_number(self, row: int) -> int:
         """Return the number of one more flow of the block."""
-        number = int(self._counts[FLOWS])
-        self.numbered = _larger(self.numbered, number + 1)
-        self.numbered[number] = row
-        self._counts[FLOWS] = number + 1
-        return number
+        self._new_rows.append(row)
+        self._flow_count += 1
+        return self._flow_count - 1
 
     def number(self, flow: Flow) -> int:
         """Return the number of a flow that is no row of a table; the same object has the same number."""
@@ -140,48 +175,49 @@ class BlockBuilder:
 
         They extend the last segment if it is of the same direction and nothing is missing.
         """
-        at, origin, segment, size = self.size, int(self._counts[ORIGINS]), int(self._counts[SEGMENTS]), len(chunk)
-        if at + size > len(self._data) or origin == len(self._origins) or segment == len(self._segments):
-            self.reserve(size, 1)
-        self._data[at : at + size] = np.frombuffer(chunk, np.uint8)
-        self._origins[origin] = (at, offset, ts)
-        self._counts[SIZE], self._counts[ORIGINS] = at + size, origin + 1
-        if self._counts[IS_OPEN] and not missing and self._segments[segment - 1, 2:4].tolist() == [number, to_server]:
-            self._segments[segment - 1, SEGMENT_STOP] = at + size
+        start = self._size
+        self._size = stop = start + len(chunk)
+        self._chunks.append(chunk)
+        self._new_origins.extend((start, offset, ts))
+        if self._last == (number, to_server) and not missing:
+            if self._new_segments:
+                self._new_segments[SEGMENT_STOP - SEGMENT_COLUMNS] = stop
+            else:
+                self._segments[self._counts[SEGMENTS] - 1, SEGMENT_STOP] = stop
         else:
-            self._segments[segment] = (at, at + size, number, to_server, missing)
-            self._counts[SEGMENTS], self._counts[IS_OPEN] = segment + 1, 1
+            self._last = (number, to_server)
+            self._new_segments.extend((start, stop, number, to_server, missing))
 
     def datagram(self, number: int, to_server: bool, ts: int, parts: Iterable[tuple[int, bytes]]) -> None:
         """Append a datagram, in parts (offset, bytes), as a segment of its own."""
-        self._counts[IS_OPEN] = 0
+        self._last = None
         for offset, chunk in parts:
             self.append(number, to_server, ts, offset, chunk)
 
     def event(self, number: int, ts: int, offset: int, what: str, by: str) -> None:
         """Append an event of a flow."""
-        event = int(self._counts[EVENTS])
-        self._events = _larger(self._events, event + 1)
-        self._events[event] = (number, ts, offset, EVENT_WHAT.index(what), EVENT_BY.index(by), self.size)
-        self._counts[EVENTS] = event + 1
+        self._new_events.extend((number, ts, offset, EVENT_WHAT.index(what), EVENT_BY.index(by), self._size))
 
     def moved(self, numbers: Mapping[int, int]) -> None:
         """Rows of the flow table have other numbers now."""
         flows = int(self._counts[FLOWS])
-        self.numbered[:flows] = [numbers.get(row, row) if row >= 0 else row for row in self.numbered[:flows].tolist()]
+        self._numbered[:flows] = [numbers.get(row, row) for row in self._numbered[:flows].tolist()]
+        self._new_rows = array("q", [numbers.get(row, row) for row in self._new_rows])
 
     def take(self, source: Source) -> Block | None:
         """Return what was collected as a block, and start again with none; None if there is nothing."""
+        self._flush()
         size, origins, segments, events, flows, _ = self._counts.tolist()
         if not flows:
             return None
-        known, numbers = self._flows(self.numbered[:flows])
+        known, numbers = self._flows(self._numbered[:flows])
         made, happened = self._segments[:segments].copy(), self._events[:events].copy()
         if len(known) < flows:
             made[:, SEGMENT_FLOW], happened[:, EVENT_FLOW] = numbers[made[:, SEGMENT_FLOW]], numbers[happened[:, EVENT_FLOW]]
         block = Block(source, self._data[:size].tobytes(), made, self._origins[:origins].copy(), known, FlowEvents(happened))
         self._counts[:] = 0
         self._passed.clear()
+        self._begin()
         return block
 
     def _flows(self, numbered: Array) -> tuple[list[Flow], Array]:
@@ -190,6 +226,8 @@ class BlockBuilder:
         tracked = iter(self.rows.flows_of(rows) if self.rows is not None else [])
         passed = iter([flow for flow, _ in self._passed.values()])
         flows = [next(tracked) if row >= 0 else next(passed) for row in numbered.tolist()]
+        if len({flow.session_id for flow in flows}) == len(flows):  # cheaper than to compare flows
+            return flows, np.arange(len(flows))
         known: dict[Flow, int] = {}
         numbers = np.array([known.setdefault(flow, len(known)) for flow in flows], np.int64)
         return list(known), numbers

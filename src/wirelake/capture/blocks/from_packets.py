@@ -114,10 +114,9 @@ class FlowAssembler:
         entries = np.full(len(packets), -1, np.int64)
         at, self._parts_before = 0, []
         if self._tracker.uses_kernels:
-            sizes = np.cumsum(packets[:, PAYLOAD_SIZE])
+            sizes = np.cumsum(packets[::-1, PAYLOAD_SIZE])[::-1]  # of a packet and all after it
             while at < len(packets):
-                self._tracker.reserve(int(sizes[-1] - sizes[at] + packets[at, PAYLOAD_SIZE]), len(packets) - at)
-                at, stop = self._tracker.advance(data, packets, base, at, entries)
+                at, stop = self._tracker.advance(data, packets, base, at, int(sizes[at]), entries)
                 at = self._special(data, packets, base, at, stop, entries)
         while at < len(packets):
             at = self._special(data, packets, base, at, min(at + PLAIN_PACKETS, len(packets)), None)

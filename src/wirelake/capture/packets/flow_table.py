@@ -223,6 +223,7 @@ class FlowTable:
         self._moved = moved
         self._secret = np.array([secrets.randbits(31), secrets.randbits(30) | 1 << 29 | 1], np.int64)
         self.counts = np.zeros(2, np.int64)
+        self._is_hashed = True
         self._allocate(SMALLEST)
         self._known: dict[Key, int] | None = {}
         """Key -> its number; None: it must be made again."""
@@ -234,13 +235,17 @@ class FlowTable:
         self.halves = np.zeros((2 * capacity, HALF_COLUMNS), np.int64)
         self.ends = np.zeros((capacity, 2 * WORDS), np.int64)
         self.alive = np.zeros(2 * capacity, np.uint8)
-        self.slots = np.zeros(4 * capacity, np.int64)
-        self._recent.resize(2 * capacity)
+        self._slots = np.zeros(4 * capacity, np.int64)
 
     @property
     def arrays(self) -> tuple[Array, ...]:
         """For kernels: flows, directions, addresses, which keys are alive, hash, counts, secret."""
-        return self.flows, self.halves, self.ends, self.alive, self.slots, self.counts, self._secret
+        made = self.flows, self.halves, self.ends, self.alive, self._slots, self.counts, self._secret
+        if not self._is_hashed:
+            self._slots[:] = 0
+            active(_index)(made)
+            self._is_hashed = True
+        return made
 
     @property
     def rows(self) -> int:
@@ -281,45 +286,60 @@ class FlowTable:
 
     def start(self, key: Key) -> int:
         """Add a row for a new flow, and return it."""
-        self.reserve(1)
-        source, port, destination, other = key
-        row = start(self.arrays, source + destination, 0, len(source), len(source), port, other)
-        if self._known is not None:
-            self._known[destination, other, source, port] = 2 * row
-            self._known[key] = 2 * row + 1
+        self._reserve()
         self.version += 1
+        source, port, destination, other = key
+        width = len(source)
+        begin = active(start)
+        if begin is not start:
+            self._known = None
+            return int(begin(self.arrays, array(source + destination), 0, width, width, port, other))
+        row, back = self.rows, (destination, other, source, port)
+        dropped = {entry for entry in (self.find(key), self.find(back)) if entry >= 0}
+        self.alive[list(dropped)] = 0
+        assert self._known is not None  # noqa: S101 - `find` made it
+        self._known[back] = 2 * row
+        self._known[key] = 2 * row + 1
+        self.flows[row] = 0
+        self.flows[row, [NUMBER, HELD_AT, WIDTH, PORT, OTHER]] = -1, -1, width, port, other
+        self.ends[row, : width // 4] = np.frombuffer(source, ">u4")
+        self.ends[row, WORDS : WORDS + width // 4] = np.frombuffer(destination, ">u4")
+        self.halves[2 * row : 2 * row + 2] = (-1, -1, -1, 0, 0)
+        self.alive[2 * row : 2 * row + 2] = key != back, 1
+        self.counts[:] = row + 1, self.keys - len(dropped) + 1 + (key != back)
+        self._is_hashed = False
         return row
 
     def drop(self, entries: list[int]) -> None:
         """Remove keys."""
         if not entries:
             return
+        self.counts[KEYS] -= int(self.alive[entries].sum())
         self.alive[entries] = 0
-        self.slots[:] = 0
-        active(_index)(self.arrays)
+        self._is_hashed = False
         self._known = None
         self.version += 1
 
-    def reserve(self, packets: int) -> None:
-        """Make space for a new flow per packet; rows that no key and no block needs are dropped then."""
+    def _reserve(self) -> None:
+        """Make space for a new flow; rows that no key and no block needs are dropped then."""
         used = self.rows
-        if used + packets <= len(self.flows):
+        if used < len(self.flows):
             return
         is_needed = self.alive[: 2 * used].reshape(-1, 2).any(axis=1) | (self.flows[:used, NUMBER] >= 0)
-        self._renumber(np.flatnonzero(is_needed), packets)
+        self._renumber(np.flatnonzero(is_needed))
 
-    def _renumber(self, rows: Array, packets: int) -> None:
+    def _renumber(self, rows: Array) -> None:
         flows, halves, ends, alive = self.flows, self.halves, self.ends, self.alive
         capacity = SMALLEST
-        while capacity < 2 * (len(rows) + packets) or capacity < GROWTH:
+        while capacity < max(2 * len(rows), GROWTH):
             capacity *= 2
         both = (2 * rows[:, None] + np.arange(2)).reshape(-1)
         self._allocate(capacity)
         self.flows[: len(rows)], self.halves[: len(both)] = flows[rows], halves[both]
         self.ends[: len(rows)], self.alive[: len(both)] = ends[rows], alive[both]
-        self._recent.renumber(both, 2 * capacity)
+        self._recent.renumber(both.tolist())
         self.counts[ROWS] = len(rows)
-        active(_index)(self.arrays)
+        self._is_hashed = False
         self._known = None
         self.version += 1
         self._moved(rows)

@@ -97,13 +97,13 @@ def _is_new(flows: Any, halves: Any, row: int, to_server: int, data_at: int, ack
     here, there = 2 * row + to_server, 2 * row + 1 - to_server
     following, first = halves[here, NEXT], halves[here, FIRST]
     if not flags & SYN:
-        return flows[row, CLOSED] != 0 and following >= 0 and abs(_place(data_at, following) - following) > FAR
+        return bool(flows[row, CLOSED] != 0 and following >= 0 and abs(_place(data_at, following) - following) > FAR)
     answers = halves[there, NEXT] < 0 or halves[there, FIRST] & MASK == acknowledged
     if flags & ACK and halves[there, FROM_START] and answers:
         return False
     if not flags & ACK and halves[there, NEXT] >= 0 and not halves[there, FROM_START]:
         return True
-    return following >= 0 and first & MASK != data_at
+    return bool(following >= 0 and first & MASK != data_at)
 
 
 @kernel
@@ -181,7 +181,7 @@ def _protocol(ports: Any, port: int, other: int, to_server: int) -> int:
 @kernel
 def _is_known(ports: Any, packet: Any) -> bool:
     """Whether a kernel may begin a flow with this packet: its port is known."""
-    return ports[packet[SOURCE_PORT], 0] != 0 or ports[packet[DESTINATION_PORT], 0] != 0
+    return bool(ports[packet[SOURCE_PORT], 0] != 0 or ports[packet[DESTINATION_PORT], 0] != 0)
 
 
 @kernel

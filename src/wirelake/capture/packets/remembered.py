@@ -2,19 +2,22 @@
 
 Bytes of all directions lie in one array, in the order in which they were delivered. A direction has a ring of *pieces* (position, size,
 place in the array), one for each delivered segment. Dropped bytes stay until the arrays are full; then those that are kept are copied
-together. Kernels append (`remember`), and so does Python for segments that are out of order; both keep the same pieces.
+together. Without kernels, a direction has a list of Python with the same pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 
-from wirelake.protocols.kernel import active, kernel
+from wirelake.protocols.kernel import active, array, kernel
 
-__all__ = ["RING_COLUMNS", "Remembered", "remember"]
+__all__ = ["KEEP_ALL", "RING_COLUMNS", "Remembered", "remember"]
 
 Array = np.ndarray[Any, Any]
 
@@ -38,6 +41,9 @@ TOTAL: Final = 2
 """Bytes that all directions keep."""
 
 SMALLEST_RING: Final = 4
+KEEP_ALL: Final = 1 << 62
+"""A limit that no direction reaches."""
+_position: Final = itemgetter(0)
 SPARE_BYTES: Final = 1 << 16
 SPARE_PIECES: Final = 1 << 10
 """What arrays hold at least."""
@@ -82,7 +88,7 @@ def _drop_oldest(rings: Any, pieces: Any, counts: Any, slot: int, limit: int) ->
 
 @kernel
 def remember(kept: Any, slot: int, position: int, data: Any, start: int, size: int, limit: int) -> None:
-    """Keep data[start:start + size] as the next delivered bytes of a direction; `Remembered.reserve` must have made space."""
+    """Keep data[start:start + size] as the next delivered bytes of a direction; `Remembered.arrays` made space."""
     rings, pieces, held, counts = kept
     number = _new_piece(rings, pieces, counts, slot)
     at = counts[BYTES_USED]
@@ -122,102 +128,137 @@ def _compact(slots: int, rings: Any, pieces_before: Any, held_before: Any, piece
 
 
 class Remembered:
-    """The delivered bytes that are kept, by direction; a direction has a number (`slot`)."""
+    """The delivered bytes that are kept, by direction; a direction has a number (`slot`).
+
+    As long as no kernel appends, they are in lists of Python. `arrays` moves them.
+    """
 
     def __init__(self) -> None:
-        self.rings = np.zeros((16, RING_COLUMNS), np.int64)
+        self._lists: dict[int, deque[tuple[int, bytes]]] | None = {}
+        """Direction -> (position, bytes), in order; None: they are in the arrays."""
+        self._list_sizes: dict[int, int] = {}
+        self._list_total = 0
+        self._rings = np.zeros((0, RING_COLUMNS), np.int64)
         self._slots = 0
-        self._clear(SPARE_BYTES, SPARE_PIECES)
+        self._clear(0, 0)
 
     def _clear(self, size: int, pieces: int) -> None:
-        self.held = np.empty(size, np.uint8)
-        self.pieces = np.empty((pieces, PIECE_COLUMNS), np.int64)
-        self.counts = np.zeros(3, np.int64)
-
-    @property
-    def arrays(self) -> tuple[Array, Array, Array, Array]:
-        """For kernels: rings, pieces, bytes, counts."""
-        return self.rings, self.pieces, self.held, self.counts
+        self._held = np.empty(size, np.uint8)
+        self._pieces = np.empty((pieces, PIECE_COLUMNS), np.int64)
+        self._counts = np.zeros(3, np.int64)
 
     @property
     def total(self) -> int:
         """Bytes that all directions keep."""
-        return int(self.counts[TOTAL])
+        return int(self._counts[TOTAL]) if self._lists is None else self._list_total
 
     def new_slot(self) -> int:
         """Return the number of one more direction."""
         self._slots += 1
-        self.resize(self._slots)
         return self._slots - 1
 
-    def resize(self, slots: int) -> None:
-        """Make space for so many directions."""
-        if slots > len(self.rings):
-            larger = np.zeros((max(slots, 2 * len(self.rings)), RING_COLUMNS), np.int64)
-            larger[: len(self.rings)] = self.rings
-            self.rings = larger
-
-    def renumber(self, slots: Array, capacity: int) -> None:
-        """Keep only these directions, numbered in this order, with space for so many."""
-        rings = np.zeros((capacity, RING_COLUMNS), np.int64)
-        rings[: len(slots)] = self.rings[slots]
-        self.rings = rings
-
-    def reserve(self, size: int, pieces: int, slots: int | None = None) -> None:
-        """Make space for so many bytes in so many pieces; `slots` directions are in use."""
-        used = int(self.counts[PIECES_USED])
-        # A ring that is full moves to one twice as large.
-        if self.counts[BYTES_USED] + size <= len(self.held) and 5 * used + 4 * pieces <= len(self.pieces):
+    def renumber(self, slots: list[int]) -> None:
+        """Keep only these directions, numbered in this order."""
+        if self._lists is None:
+            rings = np.zeros((2 * len(slots), RING_COLUMNS), np.int64)
+            known = [slot for slot in slots if slot < len(self._rings)]  # the others are new, and keep nothing
+            rings[: len(known)] = self._rings[known]
+            self._rings = rings
             return
-        slots = len(self.rings) if slots is None else slots
-        live = int(self.rings[:slots, RING_COUNT].sum())
-        pieces_before, held_before, total = self.pieces, self.held, self.total
+        numbers = {old: new for new, old in enumerate(slots)}
+        self._lists = {numbers[slot]: mine for slot, mine in self._lists.items() if slot in numbers}
+        self._list_sizes = {numbers[slot]: size for slot, size in self._list_sizes.items() if slot in numbers}
+
+    def arrays(self, size: int, pieces: int, slots: int, capacity: int) -> tuple[Array, Array, Array, Array]:
+        """For kernels: rings, pieces, bytes, counts, with space for so many bytes in so many pieces.
+
+        `slots` directions are in use, and there may be as many as `capacity`.
+        """
+        if len(self._rings) < capacity:
+            rings = np.zeros((capacity, RING_COLUMNS), np.int64)
+            rings[: len(self._rings)] = self._rings
+            self._rings = rings
+        if self._lists is not None:
+            lists, self._lists = self._lists, None
+            count = sum(len(mine) for mine in lists.values())
+            self._reserve(self._list_total, count, slots)
+            for slot, mine in lists.items():
+                for position, chunk in mine:
+                    self._append(slot, position, chunk, KEEP_ALL)
+        self._reserve(size, pieces, slots)
+        return self._rings, self._pieces, self._held, self._counts
+
+    def _reserve(self, size: int, pieces: int, slots: int) -> None:
+        """Make space for so many bytes in so many pieces; `slots` directions are in use."""
+        used = int(self._counts[PIECES_USED])
+        # A ring that is full moves to one twice as large.
+        if self._counts[BYTES_USED] + size <= len(self._held) and 5 * used + 4 * pieces <= len(self._pieces):
+            return
+        live = int(self._rings[:slots, RING_COUNT].sum())
+        pieces_before, held_before, total = self._pieces, self._held, self.total
         self._clear(2 * total + size + SPARE_BYTES, 10 * live + 8 * pieces + SPARE_PIECES)
-        active(_compact)(slots, self.rings, pieces_before, held_before, self.pieces, self.held, self.counts)
+        active(_compact)(slots, self._rings, pieces_before, held_before, self._pieces, self._held, self._counts)
+
+    def _append(self, slot: int, position: int, chunk: bytes, limit: int) -> None:
+        if self._counts[BYTES_USED] + len(chunk) > len(self._held) or 5 * self._counts[PIECES_USED] + 4 > len(self._pieces):
+            self._reserve(len(chunk), 1, len(self._rings))
+        kept = (self._rings, self._pieces, self._held, self._counts)
+        active(remember)(kept, slot, position, array(chunk), 0, len(chunk), limit)
 
     def remember(self, slot: int, position: int, chunk: bytes, limit: int) -> None:
         """Keep the next delivered bytes of a direction, and drop the oldest beyond a limit."""
-        size = len(chunk)
-        if self.counts[BYTES_USED] + size > len(self.held) or self.counts[PIECES_USED] + 2 * (1 + self.rings[slot, RING_COUNT]) + 4 > len(
-            self.pieces
-        ):
-            self.reserve(size, 1)
-        number = _new_piece(self.rings, self.pieces, self.counts, slot)
-        at = int(self.counts[BYTES_USED])
-        self.pieces[number] = (position, size, at)
-        self.held[at : at + size] = np.frombuffer(chunk, np.uint8)
-        self.counts[BYTES_USED] = at + size
-        self.counts[TOTAL] += size
-        self.rings[slot, RING_BYTES] += size
-        _drop_oldest(self.rings, self.pieces, self.counts, slot, limit)
+        if self._lists is None:
+            self._append(slot, position, chunk, limit)
+            return
+        mine = self._lists.get(slot)
+        if mine is None:
+            mine = self._lists[slot] = deque()
+        mine.append((position, chunk))
+        before = self._list_sizes.get(slot, 0)
+        held = before + len(chunk)
+        while held - len(mine[0][1]) >= limit:
+            held -= len(mine.popleft()[1])
+        self._list_sizes[slot] = held
+        self._list_total += held - before
 
-    def forget(self, slot: int) -> None:
-        """Drop what is kept of a direction."""
-        self.counts[TOTAL] -= self.rings[slot, RING_BYTES]
-        self.rings[slot] = 0
-
-    def forget_many(self, slots: Array) -> None:
+    def forget(self, slots: Iterable[int]) -> None:
         """Drop what is kept of these directions."""
-        self.counts[TOTAL] -= int(self.rings[slots, RING_BYTES].sum())
-        self.rings[slots] = 0
+        if self._lists is None:
+            known = np.array([slot for slot in slots if slot < len(self._rings)], np.int64)
+            self._counts[TOTAL] -= int(self._rings[known, RING_BYTES].sum())
+            self._rings[known] = 0
+            return
+        for slot in slots:
+            if self._lists.pop(slot, None) is not None:
+                self._list_total -= self._list_sizes.pop(slot)
 
     def forget_all(self) -> None:
         """Drop everything."""
-        self.rings[:] = 0
-        self.counts[:] = 0
+        self._rings[:] = 0
+        self._counts[:] = 0
+        self._list_sizes, self._list_total = {}, 0
+        if self._lists is not None:
+            self._lists = {}
 
     def chunks(self, slot: int, at: int = 0, end: int = 1 << 62) -> Iterator[tuple[int, bytes]]:
         """Yield (position, bytes) of pieces between two positions, and perhaps of one piece before them."""
-        base, capacity, first, count, _ = self.rings[slot].tolist()
+        if self._lists is not None:
+            mine = self._lists.get(slot, deque())
+            for number in range(max(0, bisect_right(mine, at, key=_position) - 1), bisect_left(mine, end, key=_position)):
+                yield mine[number]
+            return
+        if slot >= len(self._rings):
+            return
+        base, capacity, first, count, _ = self._rings[slot].tolist()
         low, high = 0, count
         while low < high:  # the first piece that begins behind `at`
             middle = (low + high) // 2
-            if self.pieces[base + (first + middle) % capacity, PIECE_POSITION] <= at:
+            if self._pieces[base + (first + middle) % capacity, PIECE_POSITION] <= at:
                 low = middle + 1
             else:
                 high = middle
         for number in range(max(0, low - 1), count):
-            position, size, place = self.pieces[base + (first + number) % capacity].tolist()
+            position, size, place = self._pieces[base + (first + number) % capacity].tolist()
             if position >= end:
                 return
-            yield position, self.held[place : place + size].tobytes()
+            yield position, self._held[place : place + size].tobytes()

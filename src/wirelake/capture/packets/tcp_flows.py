@@ -179,28 +179,28 @@ class Tracker:
         self._row_flows = RowFlows(self._table, ports, dialect)
         builder.rows = self
 
-    def advance(self, data: bytes | memoryview, packets: Array, base: int, at: int, entries: Array) -> tuple[int, int]:
-        """Follow packets from `at` on that are in order; returns those that `packet` must take, as `in_order.advance` does."""
+    def advance(self, data: bytes | memoryview, packets: Array, base: int, at: int, size: int, entries: Array) -> tuple[int, int]:
+        """Follow packets from `at` on that are in order; returns those that `packet` must take, as `in_order.advance` does.
+
+        `size` is the payload of all packets from `at` on.
+        """
+        count = len(packets) - at
         limits = np.array([2 * MAX_FLOWS, REMEMBERED, base, self._held_total > UNDECIDED_TOTAL], np.int64)
         first, stop = active(advance)(
             self._table.arrays,
-            self._budget.recent.arrays,
-            self._builder.arrays,
+            self._budget.recent.arrays(size, count, 2 * self._table.rows, 2 * len(self._table.flows)),
+            self._builder.arrays(size, count),
             self._row_flows.ports,
             self._row_flows.openings,
             limits,
-            octets(data),
+            octets(data),  # type: ignore[arg-type]  # any buffer will do
             packets,
             entries,
             at,
         )
         self._table.changed()
+        self._builder.used()
         return int(first), int(stop)
-
-    def reserve(self, size: int, packets: int) -> None:
-        """Make space for so many bytes in so many packets, before `advance`."""
-        self._budget.recent.reserve(size, packets, 2 * self._table.rows)
-        self._builder.reserve(size, packets)
 
     @property
     def uses_kernels(self) -> bool:
@@ -381,7 +381,7 @@ class Tracker:
         is_fast = self._table.flows[rows, STATE] == FAST
         for row in rows[~is_fast].tolist():
             self._end(self._owned(row))
-        self._budget.recent.forget_many((2 * rows[:, None] + np.arange(2)).reshape(-1))
+        self._budget.recent.forget((2 * rows[:, None] + np.arange(2)).reshape(-1).tolist())
 
     # One packet.
 

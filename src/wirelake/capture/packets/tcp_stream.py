@@ -201,7 +201,7 @@ class Half:
 
     def forget(self) -> None:
         """Drop the bytes kept to compare retransmissions; nothing may wait."""
-        self._budget.recent.forget(self._slot)
+        self._budget.recent.forget((self._slot,))
 
     def places(self) -> list[int]:
         """Return the source offsets of segments that wait."""

@@ -171,12 +171,19 @@ class Decoder:
         if not len(block.segments):
             return
         data = np.frombuffer(block.data, np.uint8)
-        readers: dict[tuple[str, tuple[str, ...]], int] = {}
+        kinds = [(flow.protocol, flow.dialect, flow.transport, flow.observed_by) for flow in block.flows]
+        firsts = {kind: number for number, kind in reversed(list(enumerate(kinds)))}  # flows of a kind are read alike
         scanners: dict[Scanner | str, int] = {}
-        numbers = np.array([self._reader_number(flow, readers, scanners) for flow in block.flows], np.int64)
-        of_segments = numbers[block.segments[:, SEGMENT_FLOW]]
+        reading: dict[tuple[object, ...], tuple[int, bool]] = {}
+        for kind in dict.fromkeys(kinds):
+            flow = block.flows[firsts[kind]]
+            scanner = self._scanner_of(flow) if flow.protocol in protocols.names() else flow.protocol
+            is_stream = isinstance(scanner, Scanner) and _is_stream(flow, scanner)
+            reading[kind] = (scanners.setdefault(scanner, len(scanners)), is_stream)
+        how = np.array([reading[kind] for kind in kinds], np.int64)[block.segments[:, SEGMENT_FLOW]]
         for scanner, number in scanners.items():
-            segments = block.segments if len(scanners) == 1 else block.segments[of_segments == number]
+            mine = how[:, 0] == number
+            segments = block.segments[mine]
             if isinstance(scanner, str):
                 sizes = segments[:, SEGMENT_STOP] - segments[:, SEGMENT_START]
                 self._ledger_entries.spread(
@@ -184,20 +191,11 @@ class Decoder:
                 )
                 continue
             # A record or a datagram holds whole messages; segments of a stream must be joined.
-            streams = np.array([_is_stream(flow, scanner) for flow in block.flows])[segments[:, SEGMENT_FLOW]]
+            streams = how[mine, 1] != 0
             if not streams.all():
                 self._walk(scanner, ScanInput(data, segments[~streams], block.origins, block.flows), scanner.scan_limits)
             if streams.any():
                 self._read_streams(scanner, block, data, segments[streams])
-
-    def _reader_number(self, flow: Flow, readers: dict[tuple[str, tuple[str, ...]], int], scanners: dict[Scanner | str, int]) -> int:
-        """The number of a flow's scanner, or of its protocol if that is not installed, in the order of flows."""
-        key = (flow.protocol, flow.dialect)
-        number = readers.get(key)
-        if number is None:
-            scanner = self._scanner_of(flow) if flow.protocol in protocols.names() else flow.protocol
-            number = readers[key] = scanners.setdefault(scanner, len(scanners))
-        return number
 
     def _read_streams(self, scanner: Scanner, block: Block, data: ByteArray, segments: IntArray) -> None:
         """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
@@ -324,7 +322,7 @@ class Decoder:
         """Messages of one batch to their two tables."""
         protocol = scanner.protocol.name
         agreed = self.decoder_state.handshakes if scanner.protocol.handshake is not None else {}
-        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in scan_input.flows]
+        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in scan_input.flows] if agreed else []
         leading = rows.leading(self._where, extent, scan_input.flows, segments, links, made.sessions)
         signatures = scanner.protocol.signatures
         if signatures is not None and isinstance(self._keys, signatures.keys):

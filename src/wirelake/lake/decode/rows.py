@@ -144,7 +144,7 @@ def happened(
 
     schema = connections.TABLE.schema
     paths = pa.array([source.path for source in where.sources], pa.string())
-    columns = {
+    columns: dict[str, list[object]] = {
         "connection_id": [flow.session_id for flow in flows],
         "protocol": [flow.protocol for flow in flows],
         "transport": [flow.transport for flow in flows],

@@ -145,12 +145,14 @@ class Runs:
     @property
     def sides(self) -> IntArray:
         """Of each direction, whether the client sends it."""
-        return self._items[:, ITEM_KEY] & 1
+        sides: IntArray = self._items[:, ITEM_KEY] & 1
+        return sides
 
     @property
     def missing(self) -> IntArray:
         """Of each direction, the bytes that are missing before its first run."""
-        return self._segments[self._items[:, ITEM_FIRST], SEGMENT_MISSING]
+        missing: IntArray = self._segments[self._items[:, ITEM_FIRST], SEGMENT_MISSING]
+        return missing
 
     @property
     def first_bytes(self) -> IntArray:
