@@ -113,7 +113,8 @@ class FlowAssembler:
         packets = np.ascontiguousarray(packets)
         entries = np.full(len(packets), -1, np.int64)
         at, self._parts_before = 0, []
-        if self._tracker.uses_kernels:
+        self._tracker.is_following = self._tracker.uses_kernels
+        if self._tracker.is_following:
             sizes = np.cumsum(packets[::-1, PAYLOAD_SIZE])[::-1]  # of a packet and all after it
             while at < len(packets):
                 at, stop = self._tracker.advance(data, packets, base, at, int(sizes[at]), entries)

@@ -128,11 +128,28 @@ class Held(NamedTuple):
 class Tracked:
     """One flow while it is tracked."""
 
-    __slots__ = ("client", "closed", "flow", "given_up", "halves", "held", "held_bytes", "identity", "row", "server")
+    __slots__ = (
+        "client",
+        "closed",
+        "flow",
+        "given_up",
+        "halves",
+        "held",
+        "held_bytes",
+        "identity",
+        "is_forward",
+        "is_owned",
+        "row",
+        "server",
+    )
 
     def __init__(self, client: Endpoint, server: Endpoint, identity: bytes, budget: Budget, row: int) -> None:
         """`row` is its row in the flow table."""
         self.row = row
+        self.is_owned = True
+        """Whether this has the state of the flow, and not its row."""
+        self.is_forward = True
+        """Whether the sender of the first packet is the client."""
         self.client = client
         self.server = server
         self.identity = identity
@@ -176,6 +193,8 @@ class Tracker:
         """Row -> its flow, if Python has it, or knows more of it than the row."""
         self._waiting: dict[Half, tuple[Tracked, bool]] = {}
         """Directions in which something is missing, longest first."""
+        self.is_following = False
+        """Whether kernels follow flows, so that Python gives them back; see `uses_kernels`."""
         self._row_flows = RowFlows(self._table, ports, dialect)
         builder.rows = self
 
@@ -238,7 +257,7 @@ class Tracker:
         is_syn = bool(flags & SYN)
         data_at = (sequence + is_syn) % _WRAP
         found = self._owned(entry >> 1) if entry >= 0 else None
-        to_server = self._row_flows.to_server(entry) if entry >= 0 else False
+        to_server = found is not None and found.is_forward == bool(entry & 1)
         if found is not None and (is_syn or payload) and self._is_new(found, to_server, data_at, acknowledged, flags):
             self._end(found)
             found = None
@@ -305,6 +324,7 @@ class Tracker:
             self._table.drop([2 * row])
         self._table.flows[row, [STATE, TO_SERVER]] = OWNED, is_client
         tracked = self._tracked[row] = made(self._budget, row)
+        tracked.is_forward = is_client
         self._held_total += sum(tracked.held_bytes)
         return tracked
 
@@ -320,12 +340,11 @@ class Tracker:
 
     def _owned(self, row: int) -> Tracked:
         """Take a flow out of its row."""
-        flow = self._table.flows[row]
         tracked = self._tracked.get(row)
-        state = int(flow[STATE])
-        if state == OWNED:
-            assert tracked is not None  # noqa: S101 - an owned row has one
+        if tracked is not None and tracked.is_owned:
             return tracked
+        flow = self._table.flows[row]
+        state = int(flow[STATE])
         if tracked is None:
             if state == FAST:
                 named = self._row_flows.flow(row)
@@ -341,15 +360,19 @@ class Tracker:
         for half, values in zip(tracked.halves, self._table.halves[2 * row : 2 * row + 2].tolist(), strict=True):
             half.put(*values)
         flow[STATE] = OWNED
+        tracked.is_owned, tracked.is_forward = True, bool(flow[TO_SERVER])
         return tracked
 
     def _release(self, tracked: Tracked) -> None:
         """Put a flow back into its row, if kernels can follow it."""
+        if not self.is_following:
+            return
         row, halves = tracked.row, tracked.halves
-        if tracked.flow is None or tracked.given_up or halves[0].is_waiting or halves[1].is_waiting or not self.uses_kernels:
+        if tracked.flow is None or tracked.given_up or halves[0].is_waiting or halves[1].is_waiting:
             return
         self._table.flows[row, CLOSED] = tracked.closed
         self._table.flows[row, STATE] = FAST
+        tracked.is_owned = False
         for number, half in enumerate(halves):
             self._table.halves[2 * row + number] = half.take()
         if not (halves[0].has_gaps or halves[1].has_gaps):
@@ -410,6 +433,7 @@ class Tracker:
         self._row_flows.began(row, to_server, *since)
         client, server, identity = self._row_flows.identity(row)
         tracked = self._tracked[row] = Tracked(client, server, identity, self._budget, row)
+        tracked.is_forward = to_server
         protocol = by_port(server.port, client.port, self._ports)
         if protocol and self._dialect(protocol, b"") is not None:
             tracked.is_named(protocol, "port")

@@ -157,7 +157,8 @@ class Runs:
     @property
     def first_bytes(self) -> IntArray:
         """The first byte of each direction."""
-        return self._data[self._segments[self._items[:, ITEM_FIRST], SEGMENT_START]].astype(np.int64)
+        first: IntArray = self._data[self._segments[self._items[:, ITEM_FIRST], SEGMENT_START]].astype(np.int64)
+        return first
 
     def flows(self) -> list[Flow]:
         """The flow of each direction."""
