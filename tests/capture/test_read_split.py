@@ -312,13 +312,14 @@ def test_both_directions_go_to_the_same_bucket_and_connections_are_dealt_evenly(
 
 def test_packing_is_the_same_plain_and_compiled():
     raw = ethernet(ipv4("10.0.0.1", "10.0.0.2", tcp(1, 2, 3, 4, ACK, b"payload")))
-    packets = np.zeros((2, 13), np.int64)
-    packets[:, [1, 2, 6, 7, 8]] = 54, 7, 26, 30, 4
+    packets = np.zeros((2, 16), np.int64)
+    packets[:, [1, 2, 6, 7, 8, 13, 14, 15]] = 54, 7, 26, 30, 4, 99, 1, 54
     chosen = np.array([1, 0])
     results = []
     for kernel, data in ((pack, raw), (compiled(pack), np.frombuffer(raw, np.uint8))):
         out, table = np.zeros(30, np.uint8), np.zeros((2, 16), np.int64)
-        assert kernel(data, packets, chosen, out, table) == 30
+        assert kernel(data, packets, chosen, out, table, 1000) == 30
         results.append((out.tobytes(), table.tolist()))
     assert results[0] == results[1]
+    assert [row[13:] for row in results[0][1]] == [[99, 1001, 1054]] * 2
     assert results[0][0] == (bytes([10, 0, 0, 1, 10, 0, 0, 2]) + b"payload") * 2

@@ -16,8 +16,7 @@ from wirelake.capture.blocks.accounting import Accounting
 from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_COLUMNS, SEGMENT_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
 from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.blocks.from_packets import FlowAssembler
-from wirelake.capture.blocks.packet_batch import PAYLOAD_AT, RECORD_AT, TS_AT, PacketBatch
-from wirelake.capture.packets.dissect import PACKET_COLUMNS
+from wirelake.capture.blocks.packet_batch import PacketBatch
 from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
 
 __all__ = ["BLOCK_BYTES", "MAX_SOURCES", "Assembly"]
@@ -93,10 +92,7 @@ class Assembly:
                 self._starts.insert(at, base + span.at)
                 self._spans.insert(at, msgspec.structs.replace(span, at=base + span.at))
         table = batch.packets
-        data = bytes(batch.data)
-        self._flow_assembler.packets(
-            data, table[:, :PACKET_COLUMNS], table[:, TS_AT], base + table[:, RECORD_AT], base + table[:, PAYLOAD_AT]
-        )
+        self._flow_assembler.packets(batch.data, table, base)
         if self._builder.size >= BLOCK_BYTES:
             yield from self._blocks()
 

@@ -9,6 +9,7 @@ Blocks are taken before, and IP fragments are joined before packets are partitio
 from __future__ import annotations
 
 import ipaddress
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -17,7 +18,10 @@ import numpy as np
 
 from wirelake.capture.blocks.block import Endpoint, Source, Span
 from wirelake.capture.blocks.stored_state import Count, End, FilePosition, Number, Record, check, check_places, check_spans, decode, encode
-from wirelake.capture.packets.tcp_flows import SESSION_ID_SIZE, UNDECIDED_BYTES, Held, Tracked
+from wirelake.capture.packets.flow_table import Key
+from wirelake.capture.packets.remembered import KEEP_ALL
+from wirelake.capture.packets.row_flows import SESSION_ID_SIZE
+from wirelake.capture.packets.tcp_flows import UNDECIDED_BYTES, Held, Tracked
 from wirelake.capture.packets.tcp_stream import MAX_GAPS, Budget, Half, SegmentPart
 from wirelake.capture.packets.udp_flows import Pair
 
@@ -104,10 +108,11 @@ class AssemblyState(Record):
 def encoded(assembly: Assembly) -> bytes:
     """Return the state of an assembly as bytes."""
     tracker, datagrams = assembly._flow_assembler._tracker, assembly._flow_assembler._datagrams
-    known = {id(tracked): tracked for table in (tracker._flows, tracker._waiting) for tracked, _ in table.values()}
+    flows = tracker.flows()
+    known = {id(tracked): tracked for tracked, _ in flows.values()}
     numbers = {key: number for number, key in enumerate(known)}
     ends: dict[int, tuple[End, End]] = {}
-    for (here, port, there, other), (tracked, to_server) in tracker._flows.items():
+    for (here, port, there, other), (tracked, to_server) in flows.items():
         ends[id(tracked)] = ((here, port), (there, other)) if to_server else ((there, other), (here, port))
     pairs = {id(pair): pair for pair, _ in datagrams._pairs.values()}
     met = {key: number for number, key in enumerate(pairs)}
@@ -119,7 +124,7 @@ def encoded(assembly: Assembly) -> bytes:
             assembly._sources,
             assembly._spans,
             [_tracked_state(tracked, *(ends.get(key) or (_end(tracked.client), _end(tracked.server)))) for key, tracked in known.items()],
-            [(numbers[id(tracked)], to_server) for tracked, to_server in tracker._flows.values()],
+            [(numbers[id(tracked)], to_server) for tracked, to_server in flows.values()],
             [(numbers[id(tracked)], to_server) for tracked, to_server in tracker._waiting.values()],
             [PairState(*meetings[key], _name(pair), pair.unknown) for key, pair in pairs.items()],
             [(met[id(pair)], to_server) for pair, to_server in datagrams._pairs.values()],
@@ -170,7 +175,7 @@ def _half_state(half: Half) -> HalfState:
         half._next,
         half._first,
         half._ahead,
-        list(half._recent),
+        list(half._budget.recent.chunks(half._slot)),
         half._gaps,
         half._missing,
         half.from_start,
@@ -180,22 +185,27 @@ def _half_state(half: Half) -> HalfState:
 
 
 def _restore_flows(tracker: Tracker, state: AssemblyState) -> None:
-    known = [_tracked(stored, tracker._budget) for stored in state.tracked]
+    keys: dict[int, list[tuple[Key, bool]]] = {}
     for number, to_server in state.flows:
-        check(number < len(known), "there is no flow of this number")
+        check(number < len(state.tracked), "there is no flow of this number")
         stored = state.tracked[number]
-        tracker._flows[_key(stored.client, stored.server, to_server)] = (known[number], to_server)
-    check(len(tracker._flows) == len(state.flows), "a flow is there twice")
+        keys.setdefault(number, []).append((_key(stored.client, stored.server, to_server), to_server))
+    distinct = {key for mine in keys.values() for key, _ in mine}
+    check(len(distinct) == len(state.flows), "a flow is there twice")
+    check(len(keys) == len(state.tracked), "a flow has no key")
+    known = {}
+    for number, mine in keys.items():
+        is_client = mine[-1][1]
+        known[number] = tracker.restore([key for key, _ in mine], is_client, partial(_tracked, state.tracked[number]))
     for number, to_server in state.waiting:
-        check(number < len(known), "there is no flow of this number")
-        tracker._waiting[known[number].halves[to_server]] = (known[number], to_server)
-    waiting = {half for stored in known for half in stored.halves if half.is_waiting}
+        check(number in known, "there is no flow of this number")
+        tracker.wait(known[number], to_server)
+    waiting = {half for stored in known.values() for half in stored.halves if half.is_waiting}
     check(len(tracker._waiting) == len(state.waiting) and tracker._waiting.keys() == waiting, "what waits is not what is said to wait")
-    tracker._held_total = sum(sum(stored.held_bytes) for stored in known)
 
 
-def _tracked(state: TrackedState, budget: Budget) -> Tracked:
-    tracked = Tracked(_endpoint(state.client), _endpoint(state.server), state.identity, budget)
+def _tracked(state: TrackedState, budget: Budget, row: int) -> Tracked:
+    tracked = Tracked(_endpoint(state.client), _endpoint(state.server), state.identity, budget, row)
     if state.name is not None:
         tracked.is_named(*state.name)
     check(not state.held or (state.name is None and not state.given_up), "bytes are held of a flow that is decided")
@@ -220,11 +230,10 @@ def _restore_half(half: Half, state: HalfState, budget: Budget) -> None:
     half._next, half._first, half._missing = state.next, state.first, state.missing
     half.from_start, half.finished, half.first_bytes = state.from_start, state.finished, bytearray(state.first_bytes)
     half._ahead, half._gaps = state.ahead, state.gaps
-    half._recent.extend(state.recent)
+    for at, chunk in state.recent:
+        budget.recent.remember(half._slot, at, chunk, KEEP_ALL)
     half._ahead_bytes = sum(len(chunk) for *_, chunk in state.ahead)
-    half._recent_bytes = sum(len(chunk) for _, chunk in state.recent)
     budget.ahead += half._ahead_bytes
-    budget.remembered += half._recent_bytes
 
 
 def _restore_pairs(datagrams: Datagrams, state: AssemblyState) -> None:

@@ -13,6 +13,7 @@ A block is a value; its Arrow form is `SCHEMA`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -202,7 +203,7 @@ class Block(msgspec.Struct):
     origins: np.ndarray[Any, Any]
     """int64, one row (start, offset, ts) per origin, ascending by start."""
     flows: list[Flow] = []
-    events: list[FlowEvent] = []
+    events: Sequence[FlowEvent] = []
     accounts: list[Account] = []
     unreadable: list[Unreadable] = []
     last: bool = False
@@ -244,7 +245,7 @@ _decoder = msgspec.msgpack.Decoder(Notes)
 
 def to_batch(block: Block) -> pa.RecordBatch:
     """Return a block as a record batch of one row."""
-    notes = Notes(block.flows, block.events, block.accounts, block.unreadable, block.sources, block.spans)
+    notes = Notes(block.flows, list(block.events), block.accounts, block.unreadable, block.sources, block.spans)
     values = [
         block.source.path,
         block.source.id,

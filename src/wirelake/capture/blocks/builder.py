@@ -1,40 +1,176 @@
-"""BlockBuilder: append payload of many flows, in the order of the file, to make a block."""
+"""BlockBuilder: append payload of many flows, in the order of the file, to make a block.
+
+Kernels append packets that are in order (`append`, `note`), and Python all others. A flow has a number in the block. Until the block is
+taken, a number stands for a row of the flow table (0 or more), or for a `Flow` that Python passed.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
 
 import numpy as np
 
-from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, SEGMENT_STOP, Block, Flow, FlowEvent, Source
+from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, SEGMENT_FLOW, SEGMENT_MISSING, SEGMENT_STOP, Block, Flow, Source
+from wirelake.capture.blocks.flow_events import EVENT_BY, EVENT_COLUMNS, EVENT_FLOW, EVENT_WHAT, FlowEvents
+from wirelake.protocols.kernel import kernel
 
-__all__ = ["BlockBuilder"]
+__all__ = ["BlockBuilder", "FlowRows", "append", "note"]
+
+Array = np.ndarray[Any, Any]
+
+SIZE: Final = 0
+ORIGINS: Final = 1
+SEGMENTS: Final = 2
+EVENTS: Final = 3
+FLOWS: Final = 4
+IS_OPEN: Final = 5
+"""Whether bytes of the same direction extend the last segment."""
+COUNTS: Final = 6
+
+
+@kernel
+def append(out: Any, number: int, to_server: int, ts: int, offset: int, missing: int, data: Any, start: int, size: int) -> None:
+    """Append data[start:start + size] of one direction of a flow; `BlockBuilder.arrays` made space.
+
+    They extend the last segment if it is of the same direction and nothing is missing.
+    """
+    collected, origins, segments, _, _, counts = out
+    at, origin, segment = counts[SIZE], counts[ORIGINS], counts[SEGMENTS]
+    place, chunk = collected[at : at + size], data[start : start + size]
+    for index in range(size):  # Numba copies slices more slowly
+        place[index] = chunk[index]
+    origins[origin, 0] = at
+    origins[origin, 1] = offset
+    origins[origin, 2] = ts
+    counts[SIZE] = at + size
+    counts[ORIGINS] = origin + 1
+    if counts[IS_OPEN] and not missing and segments[segment - 1, 2] == number and segments[segment - 1, 3] == to_server:
+        segments[segment - 1, 1] = at + size
+        return
+    segments[segment, 0] = at
+    segments[segment, 1] = at + size
+    segments[segment, 2] = number
+    segments[segment, 3] = to_server
+    segments[segment, 4] = missing
+    counts[SEGMENTS] = segment + 1
+    counts[IS_OPEN] = 1
+
+
+@kernel
+def note(out: Any, number: int, ts: int, offset: int, what: int, by: int) -> None:
+    """Append an event of a flow; see `flow_events.py`."""
+    _, _, _, events, _, counts = out
+    event = counts[EVENTS]
+    events[event, 0] = number
+    events[event, 1] = ts
+    events[event, 2] = offset
+    events[event, 3] = what
+    events[event, 4] = by
+    events[event, 5] = counts[SIZE]
+    counts[EVENTS] = event + 1
+
+
+class FlowRows(Protocol):
+    """Flows that are rows of a table."""
+
+    def flows_of(self, rows: list[int]) -> list[Flow]:
+        """Return the flow of each row; a block that had numbers for them was taken."""
+
+
+def _larger(table: Array, needed: int) -> Array:
+    if needed <= len(table):
+        return table
+    grown = np.empty((max(needed, 2 * len(table)), *table.shape[1:]), table.dtype)
+    grown[: len(table)] = table
+    return grown
+
+
+def _extended(table: Array, count: int, added: array[int]) -> tuple[Array, int]:
+    """Add rows to a table that has so many; returns it, and how many it has then."""
+    rows = np.array(added, np.int64).reshape(-1, *table.shape[1:])
+    table = _larger(table, count + len(rows))
+    table[count : count + len(rows)] = rows
+    return table, count + len(rows)
 
 
 class BlockBuilder:
-    """Collects the segments, origins, flows and events of the next block."""
+    """Collects the segments, origins, flows and events of the next block.
+
+    Python appends to lists, which are cheap to grow, and kernels to arrays. Lists are moved to the arrays before a kernel runs (`arrays`).
+    """
 
     def __init__(self) -> None:
-        self._clear()
+        self.rows: FlowRows | None = None
+        """The flow table whose rows kernels number."""
+        self._data = np.empty(1 << 12, np.uint8)
+        self._origins = np.empty((64, ORIGIN_COLUMNS), np.int64)
+        self._segments = np.empty((64, SEGMENT_COLUMNS), np.int64)
+        self._events = np.empty((64, EVENT_COLUMNS), np.int64)
+        self._numbered = np.empty(64, np.int64)
+        """By number of a flow in the block: its row, or -1 - its index among the flows that Python passed."""
+        self._counts = np.zeros(COUNTS, np.int64)
+        self._passed: dict[int, tuple[Flow, int]] = {}
+        self._begin()
 
-    def _clear(self) -> None:
+    def _begin(self) -> None:
+        """Begin new lists, behind what the arrays have."""
         self._chunks: list[bytes | memoryview] = []
-        self._size = 0
         # Flat, as they will be in the block: a container per TCP segment would keep Python's garbage collector busy.
-        self._segments = array("q")
-        self._origins = array("q")
-        self._flows: dict[Flow, int] = {}
-        self._events: list[FlowEvent] = []
-        self._speaker: Flow | None = None
-        self._to_server = False
+        self._new_origins, self._new_segments, self._new_events, self._new_rows = array("q"), array("q"), array("q"), array("q")
+        self._size, _, segments, _, self._flow_count, is_open = self._counts.tolist()
+        self._last = tuple(self._segments[segments - 1, SEGMENT_FLOW:SEGMENT_MISSING].tolist()) if is_open else None
+        """Flow and direction of the segment that bytes may extend."""
+
+    def _flush(self) -> None:
+        """Move the lists to the arrays."""
+        at, origins, segments, events, flows, _ = self._counts.tolist()
+        self._data = _larger(self._data, self._size)
+        self._data[at : self._size] = np.frombuffer(b"".join(self._chunks), np.uint8)
+        self._origins, origins = _extended(self._origins, origins, self._new_origins)
+        self._segments, segments = _extended(self._segments, segments, self._new_segments)
+        self._events, events = _extended(self._events, events, self._new_events)
+        self._numbered, flows = _extended(self._numbered, flows, self._new_rows)
+        self._counts[:] = self._size, origins, segments, events, flows, self._last is not None
+
+    def arrays(self, size: int, packets: int) -> tuple[Array, ...]:
+        """For kernels: bytes, origins, segments, events, flows, counts; `used` must be called afterwards.
+
+        There is space for so many bytes in so many packets, each of which may bring a flow and three events.
+        """
+        self._flush()
+        _, origins, segments, events, flows, _ = self._counts.tolist()
+        self._data = _larger(self._data, self._size + size)
+        self._origins = _larger(self._origins, origins + packets)
+        self._segments = _larger(self._segments, segments + packets)
+        self._events = _larger(self._events, events + 3 * packets)
+        self._numbered = _larger(self._numbered, flows + packets)
+        return self._data, self._origins, self._segments, self._events, self._numbered, self._counts
+
+    def used(self) -> None:
+        """Go on in Python after a kernel."""
+        self._begin()
 
     @property
     def size(self) -> int:
         """Bytes collected."""
         return self._size
 
-    def append(self, flow: Flow, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview, missing: int = 0) -> None:
+    def new_number(self, row: int) -> int:
+        """Return the number of one more flow of the block."""
+        self._new_rows.append(row)
+        self._flow_count += 1
+        return self._flow_count - 1
+
+    def number(self, flow: Flow) -> int:
+        """Return the number of a flow that is no row of a table; the same object has the same number."""
+        known = self._passed.get(id(flow))
+        if known is None:
+            known = self._passed[id(flow)] = (flow, self.new_number(-1 - len(self._passed)))
+        return known[1]
+
+    def append(self, number: int, to_server: bool, ts: int, offset: int, chunk: bytes | memoryview, missing: int = 0) -> None:
         """Append bytes of one direction of a flow.
 
         They extend the last segment if it is of the same direction and nothing is missing.
@@ -42,29 +178,56 @@ class BlockBuilder:
         start = self._size
         self._size = stop = start + len(chunk)
         self._chunks.append(chunk)
-        self._origins.extend((start, offset, ts))
-        if flow is self._speaker and to_server == self._to_server and not missing:
-            self._segments[SEGMENT_STOP - SEGMENT_COLUMNS] = stop
+        self._new_origins.extend((start, offset, ts))
+        if self._last == (number, to_server) and not missing:
+            if self._new_segments:
+                self._new_segments[SEGMENT_STOP - SEGMENT_COLUMNS] = stop
+            else:
+                self._segments[self._counts[SEGMENTS] - 1, SEGMENT_STOP] = stop
         else:
-            self._speaker, self._to_server = flow, to_server
-            self._segments.extend((start, stop, self._flows.setdefault(flow, len(self._flows)), to_server, missing))
+            self._last = (number, to_server)
+            self._new_segments.extend((start, stop, number, to_server, missing))
 
-    def datagram(self, flow: Flow, to_server: bool, ts: int, parts: Iterable[tuple[int, bytes]]) -> None:
+    def datagram(self, number: int, to_server: bool, ts: int, parts: Iterable[tuple[int, bytes]]) -> None:
         """Append a datagram, in parts (offset, bytes), as a segment of its own."""
-        self._speaker = None
+        self._last = None
         for offset, chunk in parts:
-            self.append(flow, to_server, ts, offset, chunk)
+            self.append(number, to_server, ts, offset, chunk)
 
-    def event(self, flow: Flow, ts: int, offset: int, what: str, by: str) -> None:
+    def event(self, number: int, ts: int, offset: int, what: str, by: str) -> None:
         """Append an event of a flow."""
-        self._events.append(FlowEvent(self._flows.setdefault(flow, len(self._flows)), ts, offset, what, by, after=self._size))
+        self._new_events.extend((number, ts, offset, EVENT_WHAT.index(what), EVENT_BY.index(by), self._size))
+
+    def moved(self, numbers: Mapping[int, int]) -> None:
+        """Rows of the flow table have other numbers now."""
+        flows = int(self._counts[FLOWS])
+        self._numbered[:flows] = [numbers.get(row, row) for row in self._numbered[:flows].tolist()]
+        self._new_rows = array("q", [numbers.get(row, row) for row in self._new_rows])
 
     def take(self, source: Source) -> Block | None:
         """Return what was collected as a block, and start again with none; None if there is nothing."""
-        if not self._flows:
+        self._flush()
+        size, origins, segments, events, flows, _ = self._counts.tolist()
+        if not flows:
             return None
-        segments = np.array(self._segments, np.int64).reshape(-1, SEGMENT_COLUMNS)
-        origins = np.array(self._origins, np.int64).reshape(-1, ORIGIN_COLUMNS)
-        block = Block(source, b"".join(self._chunks), segments, origins, list(self._flows), self._events)
-        self._clear()
+        known, numbers = self._flows(self._numbered[:flows])
+        made, happened = self._segments[:segments].copy(), self._events[:events].copy()
+        if len(known) < flows:
+            made[:, SEGMENT_FLOW], happened[:, EVENT_FLOW] = numbers[made[:, SEGMENT_FLOW]], numbers[happened[:, EVENT_FLOW]]
+        block = Block(source, self._data[:size].tobytes(), made, self._origins[:origins].copy(), known, FlowEvents(happened))
+        self._counts[:] = 0
+        self._passed.clear()
+        self._begin()
         return block
+
+    def _flows(self, numbered: Array) -> tuple[list[Flow], Array]:
+        """Return the flows of a block, equal ones once, and the final number of each."""
+        rows = numbered[numbered >= 0].tolist()
+        tracked = iter(self.rows.flows_of(rows) if self.rows is not None else [])
+        passed = iter([flow for flow, _ in self._passed.values()])
+        flows = [next(tracked) if row >= 0 else next(passed) for row in numbered.tolist()]
+        if len({flow.session_id for flow in flows}) == len(flows):  # cheaper than to compare flows
+            return flows, np.arange(len(flows))
+        known: dict[Flow, int] = {}
+        numbers = np.array([known.setdefault(flow, len(known)) for flow in flows], np.int64)
+        return list(known), numbers

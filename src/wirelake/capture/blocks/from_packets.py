@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,25 +15,25 @@ from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.containers.records import SIZE, START, TS
 from wirelake.capture.packets.dissect import (
     ACKNOWLEDGED,
-    DESTINATION,
     DESTINATION_PORT,
     FIN,
     FLAGS,
     IS_FRAGMENT,
     IS_OURS,
-    MISSING,
+    PACKET_BATCH_COLUMNS,
     PACKET_COLUMNS,
     PAYLOAD,
+    PAYLOAD_AT,
     PAYLOAD_SIZE,
     REASON,
     REASONS,
+    RECORD_AT,
     SEQUENCE,
-    SOURCE,
     SOURCE_PORT,
     SYN,
     TCP,
     TRANSPORT,
-    WIDTH,
+    TS_AT,
     dissect,
     transport,
 )
@@ -46,14 +46,15 @@ from wirelake.protocols.kernel import active, array
 __all__ = ["FlowAssembler", "account", "dissected", "opened"]
 
 Array = np.ndarray[Any, Any]
-_PLACES = (SOURCE, DESTINATION, WIDTH, PAYLOAD, PAYLOAD_SIZE)
-_VALUES = (REASON, TRANSPORT, SOURCE_PORT, DESTINATION_PORT, SEQUENCE, ACKNOWLEDGED, FLAGS, MISSING)
+PLAIN_PACKETS: Final = 4096
+"""Packets that are made Python numbers at a time: more would keep Python's garbage collector busy."""
 
 
 def dissected(data: bytes, records: Array) -> Array:
-    """Return one row of `dissect.py` for each record of a window."""
-    packets = np.zeros((len(records), PACKET_COLUMNS), np.int64)
+    """Return one row (`PACKET_BATCH_COLUMNS`) for each record of a window; its offsets in the source count from the window."""
+    packets = np.zeros((len(records), PACKET_BATCH_COLUMNS), np.int64)
     active(dissect)(array(data), records, packets)
+    packets[:, TS_AT], packets[:, RECORD_AT], packets[:, PAYLOAD_AT] = records[:, TS], records[:, START], packets[:, PAYLOAD]
     return packets
 
 
@@ -95,6 +96,7 @@ class FlowAssembler:
         self._tracker = Tracker(ports, sniff, builder, accounting, dialect)
         self._datagrams = Datagrams(ports, sniff, builder, accounting)
         self._fragments = Fragments(accounting)
+        self._parts_before: list[tuple[int, bytes]] = []
 
     def window(self, base: int, data: bytes, records: Array) -> None:
         """Add the packets of a window, from byte `base` of its source on."""
@@ -102,50 +104,54 @@ class FlowAssembler:
         leads = account(records, packets, self._accounting)
         if self._packet_filter is not EVERYTHING:  # earlier packets may begin a wanted connection
             leads &= self._packet_filter.on_ports(packets) & PacketFilter(until=self._packet_filter.until).in_time(records[:, TS])
-        records, packets = records[leads], packets[leads]
-        self.packets(data, packets, records[:, TS], base + records[:, START], base + packets[:, PAYLOAD])
+        self.packets(data, packets[leads], base)
 
-    def packets(self, data: bytes, packets: Array, times: Array, records: Array, payloads: Array) -> None:
-        """Add packets with offsets into `data`; `records` and `payloads` are their offsets in the source."""
-        parts_before: list[tuple[int, bytes]] = []
-        # Column by column: a list per packet would keep Python's garbage collector busy.
-        places = (packets[:, column].tolist() for column in _PLACES)
-        values = (packets[:, column].tolist() for column in _VALUES)
-        origins = (times.tolist(), records.tolist(), payloads.tolist())
-        for (
-            source,
-            destination,
-            width,
-            start,
-            size,
-            reason,
-            carried,
-            port,
-            other,
-            sequence,
-            acknowledged,
-            flags,
-            missing,
-            ts,
-            record,
-            at,
-        ) in zip(*places, *values, *origins, strict=True):
-            here, there = data[source : source + width], data[destination : destination + width]
-            chunk = data[start : start + size]
-            if reason == IS_FRAGMENT:
-                parts = self._fragments.part(here, there, carried, sequence, acknowledged, not flags, ts, at, chunk)
-                if parts is not None:
-                    self._whole(here, there, carried, parts, ts, record)
-            elif carried == TCP:
-                self._tracker.packet(here, port, there, other, sequence, acknowledged, flags, ts, record, at, chunk, missing)
-            elif flags or parts_before:  # a datagram in parts, which follow each other
-                parts_before.append((at, chunk))
-                if not flags:
-                    self._datagrams.packet(here, port, there, other, ts, tuple(parts_before))
-                    parts_before.clear()
-            elif chunk:
-                self._datagrams.packet(here, port, there, other, ts, ((at, chunk),))
+    def packets(self, data: bytes | memoryview, packets: Array, base: int = 0) -> None:
+        """Add packets (`PACKET_BATCH_COLUMNS`) with offsets into `data`; `base` is added to their offsets in the source."""
+        if not len(packets):
+            return
+        packets = np.ascontiguousarray(packets)
+        entries = np.full(len(packets), -1, np.int64)
+        at, self._parts_before = 0, []
+        self._tracker.is_following = self._tracker.uses_kernels
+        if self._tracker.is_following:
+            sizes = np.cumsum(packets[::-1, PAYLOAD_SIZE])[::-1]  # of a packet and all after it
+            while at < len(packets):
+                at, stop = self._tracker.advance(data, packets, base, at, int(sizes[at]), entries)
+                at = self._special(data, packets, base, at, stop, entries)
+        while at < len(packets):
+            at = self._special(data, packets, base, at, min(at + PLAIN_PACKETS, len(packets)), None)
         self._tracker.settle()
+
+    def _special(self, data: bytes | memoryview, packets: Array, base: int, first: int, stop: int, entries: Array | None) -> int:
+        """Add packets one by one; returns the first that was not added, because key numbers (`entries`) do not hold any more."""
+        version = self._tracker.version
+        for number, packet in enumerate(packets[first:stop].tolist(), first):
+            if entries is not None and self._tracker.version != version:
+                return number
+            self._packet(data, packet, base, None if entries is None else int(entries[number]))
+        return stop
+
+    def _packet(self, data: bytes | memoryview, packet: list[int], base: int, entry: int | None) -> None:
+        reason, start, size, sequence, acknowledged, flags, source, destination, width, port, other, carried, missing, ts, record, at = (
+            packet
+        )
+        here, there = bytes(data[source : source + width]), bytes(data[destination : destination + width])
+        chunk = bytes(data[start : start + size])
+        record, at = base + record, base + at
+        if reason == IS_FRAGMENT:
+            parts = self._fragments.part(here, there, carried, sequence, acknowledged, not flags, ts, at, chunk)
+            if parts is not None:
+                self._whole(here, there, carried, parts, ts, record)
+        elif carried == TCP:
+            self._tracker.packet(here, port, there, other, sequence, acknowledged, flags, ts, record, at, chunk, missing, entry)
+        elif flags or self._parts_before:  # a datagram in parts, which follow each other
+            self._parts_before.append((at, chunk))
+            if not flags:
+                self._datagrams.packet(here, port, there, other, ts, tuple(self._parts_before))
+                self._parts_before.clear()
+        elif chunk:
+            self._datagrams.packet(here, port, there, other, ts, ((at, chunk),))
 
     def finish(self) -> None:
         """End all flows: the capture is over."""

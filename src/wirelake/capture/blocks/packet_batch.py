@@ -8,7 +8,7 @@ the first has ports. `assemble.py` reads the batches.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,14 +23,18 @@ from wirelake.capture.packets.dissect import (
     DESTINATION_PORT,
     FLAGS,
     IS_FRAGMENT,
+    PACKET_BATCH_COLUMNS,
     PACKET_COLUMNS,
     PAYLOAD,
+    PAYLOAD_AT,
     PAYLOAD_SIZE,
     REASON,
+    RECORD_AT,
     SEQUENCE,
     SOURCE,
     SOURCE_PORT,
     TRANSPORT,
+    TS_AT,
     WIDTH,
 )
 from wirelake.capture.packets.ip_fragments import Fragments
@@ -39,14 +43,6 @@ from wirelake.protocols.kernel import active, array, kernel
 __all__ = ["PACKET_BATCH_COLUMNS", "PAYLOAD_AT", "RECORD_AT", "TS_AT", "Packer", "PacketBatch", "pack", "route"]
 
 Array = np.ndarray[Any, Any]
-
-TS_AT: Final = PACKET_COLUMNS
-RECORD_AT: Final = PACKET_COLUMNS + 1
-"""Offset of the record in the source."""
-PAYLOAD_AT: Final = PACKET_COLUMNS + 2
-"""Offset of the payload in the source."""
-PACKET_BATCH_COLUMNS: Final = PACKET_COLUMNS + 3
-"""A row of `dissect.py` with its time and offsets."""
 
 
 class PacketBatch(msgspec.Struct):
@@ -87,22 +83,25 @@ def route(data: Any, packets: Any, buckets: int, numbers: Any) -> None:
 
 
 @kernel
-def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any) -> int:
+def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any, base: int) -> int:
     """Copy addresses and payloads of the chosen packets, and point their rows to the copies.
 
-    Returns the bytes copied.
+    `base` is added to their offsets in the source. Returns the bytes copied.
     """
     at = 0
     for row in range(len(chosen)):
         index = int(chosen[row])
-        for column in range(PACKET_COLUMNS):
+        for column in range(PACKET_BATCH_COLUMNS):
             table[row, column] = packets[index, column]
+        table[row, RECORD_AT] += base
+        table[row, PAYLOAD_AT] += base
         width = int(packets[index, WIDTH])
         for column, size in ((SOURCE, width), (DESTINATION, width), (PAYLOAD, int(packets[index, PAYLOAD_SIZE]))):
             start = int(packets[index, column])
             table[row, column] = at
-            for byte in range(size):
-                out[at + byte] = data[start + byte]
+            place, chunk = out[at : at + size], data[start : start + size]
+            for byte in range(size):  # Numba copies slices more slowly
+                place[byte] = chunk[byte]
             at += size
     return at
 
@@ -137,17 +136,15 @@ class Packer:
         account(records, packets, self._accounting, base)
         whole = packets[:, REASON] < IS_FRAGMENT
         numbers = np.zeros(int(whole.sum()), np.int64)
-        ours = packets[whole]
+        ours = packets if whole.all() else packets[whole]
         active(route)(array(data), ours, self._buckets, numbers)
-        origins = np.column_stack((records[whole, TS], base + records[whole, START], base + ours[:, PAYLOAD]))
         packet_batches = {}
         for bucket in np.unique(numbers).tolist():
             chosen = np.flatnonzero(numbers == bucket)
             size = int((2 * ours[chosen, WIDTH] + ours[chosen, PAYLOAD_SIZE]).sum())
             out, table = np.empty(size, np.uint8), np.empty((len(chosen), PACKET_BATCH_COLUMNS), np.int64)
-            active(pack)(array(data), ours, chosen, out, table)
-            table[:, PACKET_COLUMNS:] = origins[chosen]
-            packet_batches[bucket] = PacketBatch(self._source, self._rank, base, bucket, out.tobytes(), table, self._spans)
+            active(pack)(array(data), ours, chosen, out, table, base)
+            packet_batches[bucket] = PacketBatch(self._source, self._rank, base, bucket, out.data, table, self._spans)
         for index in np.flatnonzero(packets[:, REASON] == IS_FRAGMENT):
             self._fragment(base, data, packets[index].tolist(), records[index].tolist(), packet_batches)
         return list(packet_batches.values())

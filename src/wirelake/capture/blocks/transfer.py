@@ -30,6 +30,8 @@ SCHEMA: Final = pa.schema(
 Then a block, or a packet batch in the same columns.
 """
 
+_DATA: Final = block.SCHEMA.get_field_index("data")
+_SEGMENTS: Final = block.SCHEMA.get_field_index("segments")
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Span])
 
@@ -41,15 +43,20 @@ def to_batches(items: Iterable[PacketBatch | Partitioned | Block], buckets: int 
     """
     for number, item in enumerate(items):
         if isinstance(item, PacketBatch):
-            values: list[Any] = [item.source.path, item.source.id, item.source.size, False, item.data]
-            values += [np.ascontiguousarray(item.packets, np.int64).tobytes(), b"", _encoder.encode(item.spans)]
-            yield _batch(
-                [item.bucket, item.rank, item.place, True], [pa.array([value], field.type) for value, field in _with_types(values)]
-            )
+            values: list[Any] = [item.source.path, item.source.id, item.source.size, False, b"", b"", b"", _encoder.encode(item.spans)]
+            columns = [pa.array([value], field.type) for value, field in _with_types(values)]
+            columns[_DATA] = _one_value(item.data)
+            columns[_SEGMENTS] = _one_value(np.ascontiguousarray(item.packets, np.int64).data.cast("B"))
+            yield _batch([item.bucket, item.rank, item.place, True], columns)
         elif isinstance(item, Partitioned):
             yield _batch([item.bucket, item.rank, item.place, False], block.to_batch(item.block).columns)
         else:
             yield _batch([number % max(buckets, 1), 0, 0, False], block.to_batch(item).columns)
+
+
+def _one_value(value: bytes | memoryview) -> pa.Array:
+    """A binary column of one value, which is not copied."""
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(np.array([0, len(value)], np.int32)), pa.py_buffer(value)])
 
 
 def _with_types(values: list[Any]) -> Iterator[tuple[Any, pa.Field]]:

@@ -24,11 +24,14 @@ __all__ = [
     "IS_FRAGMENT",
     "IS_OURS",
     "MISSING",
+    "PACKET_BATCH_COLUMNS",
     "PACKET_COLUMNS",
     "PAYLOAD",
+    "PAYLOAD_AT",
     "PAYLOAD_SIZE",
     "REASON",
     "REASONS",
+    "RECORD_AT",
     "RST",
     "SEQUENCE",
     "SOURCE",
@@ -36,6 +39,7 @@ __all__ = [
     "SYN",
     "TCP",
     "TRANSPORT",
+    "TS_AT",
     "UDP",
     "WIDTH",
     "dissect",
@@ -73,6 +77,14 @@ MISSING: Final = 12
 It is 0 where IP claims more than a whole frame has.
 """
 PACKET_COLUMNS: Final = 13
+"""Columns that `dissect` writes. Where packets are followed, three more say where they come from."""
+TS_AT: Final = PACKET_COLUMNS
+RECORD_AT: Final = PACKET_COLUMNS + 1
+"""Offset of the record in the source."""
+PAYLOAD_AT: Final = PACKET_COLUMNS + 2
+"""Offset of the payload in the source."""
+PACKET_BATCH_COLUMNS: Final = PACKET_COLUMNS + 3
+"""Columns of a packet with its time and offsets."""
 
 FIN: Final = 0x01
 SYN: Final = 0x02

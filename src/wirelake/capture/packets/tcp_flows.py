@@ -8,17 +8,36 @@ The caller passes `ports`, `sniff` and `dialect`, which recognise protocols and 
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
-from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from wirelake.capture.blocks.accounting import GAP, OTHER, Accounting
 from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
 from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.capture.packets.dissect import ACK, FIN, RST, SYN
-from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, Budget, Half, SegmentPart
+from wirelake.capture.packets.flow_table import (
+    BY_BYTE,
+    BY_SEQUENCE,
+    BY_TIME,
+    CLOSED,
+    FAST,
+    HELD_AT,
+    HELD_TS,
+    NUMBER,
+    OWNED,
+    STATE,
+    TO_SERVER,
+    FlowTable,
+    Key,
+)
+from wirelake.capture.packets.in_order import advance
+from wirelake.capture.packets.row_flows import SESSION_ID_SIZE, RowFlows, session_id
+from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REMEMBERED, REPEATED, Budget, Half, SegmentPart
+from wirelake.protocols.kernel import active
+from wirelake.protocols.kernel import array as octets
 
 __all__ = [
     "HELD_TOTAL",
@@ -39,7 +58,8 @@ __all__ = [
     "session_id",
 ]
 
-SESSION_ID_SIZE: Final = 16
+Array = np.ndarray[Any, Any]
+
 MAX_FLOWS: Final = 65_536
 """Flows tracked at a time.
 
@@ -76,11 +96,6 @@ _REASONS: Final = {
 _WRAP: Final = 1 << 32
 
 
-def session_id(*parts: object) -> bytes:
-    """Hash the parts of a session's identity to its id."""
-    return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=SESSION_ID_SIZE).digest()
-
-
 def one_dialect(_: str, __: bytes) -> tuple[str, ...]:
     """Return no dialect: every stream is read by its specification."""
     return ()
@@ -113,9 +128,28 @@ class Held(NamedTuple):
 class Tracked:
     """One flow while it is tracked."""
 
-    __slots__ = ("client", "closed", "flow", "given_up", "halves", "held", "held_bytes", "identity", "server")
+    __slots__ = (
+        "client",
+        "closed",
+        "flow",
+        "given_up",
+        "halves",
+        "held",
+        "held_bytes",
+        "identity",
+        "is_forward",
+        "is_owned",
+        "row",
+        "server",
+    )
 
-    def __init__(self, client: Endpoint, server: Endpoint, identity: bytes, budget: Budget) -> None:
+    def __init__(self, client: Endpoint, server: Endpoint, identity: bytes, budget: Budget, row: int) -> None:
+        """`row` is its row in the flow table."""
+        self.row = row
+        self.is_owned = True
+        """Whether this has the state of the flow, and not its row."""
+        self.is_forward = True
+        """Whether the sender of the first packet is the client."""
         self.client = client
         self.server = server
         self.identity = identity
@@ -123,7 +157,7 @@ class Tracked:
         self.given_up = False
         self.held: list[Held] = []
         self.held_bytes = [0, 0]
-        self.halves = (Half(budget), Half(budget))
+        self.halves = (Half(budget, 2 * row), Half(budget, 2 * row + 1))
         self.closed = False
 
     def is_named(self, protocol: str, known_by: str, dialect: tuple[str, ...] = ()) -> Flow:
@@ -133,7 +167,11 @@ class Tracked:
 
 
 class Tracker:
-    """All TCP flows of one capture; payload goes to a block builder, everything else to the accounting."""
+    """All TCP flows of one capture; payload goes to a block builder, everything else to the accounting.
+
+    Flows whose packets come in order are rows of `flow_table.py`, and kernels follow them. `packet` follows all others, one by one. It
+    takes the flow out of its row (`_owned`), and puts it back when it is in order again (`_release`).
+    """
 
     def __init__(
         self,
@@ -148,11 +186,50 @@ class Tracker:
         self._dialect = dialect
         self._builder = builder
         self._accounting = accounting
-        self._flows: dict[tuple[bytes, int, bytes, int], tuple[Tracked, bool]] = {}
         self._held_total = 0
         self._budget = Budget()
+        self._table = FlowTable(self._budget.recent, self._moved)
+        self._tracked: dict[int, Tracked] = {}
+        """Row -> its flow, if Python has it, or knows more of it than the row."""
         self._waiting: dict[Half, tuple[Tracked, bool]] = {}
         """Directions in which something is missing, longest first."""
+        self.is_following = False
+        """Whether kernels follow flows, so that Python gives them back; see `uses_kernels`."""
+        self._row_flows = RowFlows(self._table, ports, dialect)
+        builder.rows = self
+
+    def advance(self, data: bytes | memoryview, packets: Array, base: int, at: int, size: int, entries: Array) -> tuple[int, int]:
+        """Follow packets from `at` on that are in order; returns those that `packet` must take, as `in_order.advance` does.
+
+        `size` is the payload of all packets from `at` on.
+        """
+        count = len(packets) - at
+        limits = np.array([2 * MAX_FLOWS, REMEMBERED, base, self._held_total > UNDECIDED_TOTAL], np.int64)
+        first, stop = active(advance)(
+            self._table.arrays,
+            self._budget.recent.arrays(size, count, 2 * self._table.rows, 2 * len(self._table.flows)),
+            self._builder.arrays(size, count),
+            self._row_flows.ports,
+            self._row_flows.openings,
+            limits,
+            octets(data),  # type: ignore[arg-type]  # any buffer will do
+            packets,
+            entries,
+            at,
+        )
+        self._table.changed()
+        self._builder.used()
+        return int(first), int(stop)
+
+    @property
+    def uses_kernels(self) -> bool:
+        """Whether kernels follow packets that are in order: uncompiled they would be slower than `packet`."""
+        return active(advance) is not advance
+
+    @property
+    def version(self) -> int:
+        """Changes whenever key numbers of `advance` do not hold any more."""
+        return self._table.version
 
     def packet(
         self,
@@ -168,22 +245,25 @@ class Tracker:
         offset: int,
         payload: bytes,
         missing: int = 0,
+        entry: int | None = None,
     ) -> None:
         """Add one TCP segment: `record` is the file offset of its packet, `offset` that of its payload.
 
-        `missing` bytes were cut off.
+        `missing` bytes were cut off. `entry` is the key number of its flow, if that is known.
         """
         key = (source, source_port, destination, destination_port)
-        entry = self._flows.get(key)
+        if entry is None:
+            entry = self._table.find(key)
         is_syn = bool(flags & SYN)
         data_at = (sequence + is_syn) % _WRAP
-        if entry is not None and (is_syn or payload) and self._is_new(*entry, data_at, acknowledged, flags):
-            self._end(entry[0])
-            entry = None
-        if entry is None:
-            entry = self._start(key, sequence, acknowledged, flags, ts)
-        tracked, to_server = entry
-        half = tracked.halves[to_server]
+        found = self._owned(entry >> 1) if entry >= 0 else None
+        to_server = found is not None and found.is_forward == bool(entry & 1)
+        if found is not None and (is_syn or payload) and self._is_new(found, to_server, data_at, acknowledged, flags):
+            self._end(found)
+            found = None
+        if found is None:
+            found, to_server = self._start(key, sequence, acknowledged, flags, ts)
+        tracked, half = found, found.halves[to_server]
         if is_syn and not half.from_start:
             half.opens_at(data_at)
             if not tracked.halves[not to_server].from_start:
@@ -204,6 +284,7 @@ class Tracker:
             if tracked.halves[not to_server].finished and not tracked.closed:
                 tracked.closed = True
                 self._event(tracked, to_server, ts, record, "closed")
+        self._release(tracked)
 
     def settle(self) -> None:
         """Keep the bytes held for all flows inside their limit; called after each window."""
@@ -211,26 +292,121 @@ class Tracker:
             half, (tracked, to_server) = next(iter(self._waiting.items()))
             self._skip(tracked, to_server, half)
         if self._budget.remembered > HELD_TOTAL:
-            for tracked, to_server in self._flows.values():
-                tracked.halves[to_server].forget()
+            self._budget.recent.forget_all()
 
     def finish(self) -> None:
         """End all flows: the capture is over."""
-        for tracked, _ in self._flows.values():
-            self._end(tracked)
-        self._flows.clear()
+        entries = self._table.entries()
+        self._end_rows(entries)
+        self._table.drop(entries)
 
     def places(self) -> list[int]:
         """Return the source offsets of everything held."""
-        held = [one.bit.offset for tracked, _ in self._flows.values() for one in tracked.held]
-        return held + [place for tracked, _ in self._flows.values() for half in tracked.halves for place in half.places()]
+        flows = self.flows().values()
+        held = [one.bit.offset for tracked, _ in flows for one in tracked.held]
+        return held + [place for tracked, _ in flows for half in tracked.halves for place in half.places()]
 
     def move(self, moved: Callable[[int], int]) -> None:
         """Renumber the source offsets of everything held."""
-        for tracked in {id(tracked): tracked for tracked, _ in self._flows.values()}.values():
+        for tracked in {tracked.row: tracked for tracked, _ in self.flows().values()}.values():
             tracked.held = [one._replace(bit=one.bit._replace(offset=moved(one.bit.offset))) for one in tracked.held]
             for half in tracked.halves:
                 half.move(moved)
+
+    def flows(self) -> dict[Key, tuple[Tracked, bool]]:
+        """Return all flows by key, in the order in which they began, and whether the key's source is the client."""
+        return {self._table.key(entry): (self._owned(entry >> 1), self._row_flows.to_server(entry)) for entry in self._table.entries()}
+
+    def restore(self, keys: list[Key], is_client: bool, made: Callable[[Budget, int], Tracked]) -> Tracked:
+        """Track a flow of a stored state, by one or both of its keys; `is_client` tells of the last key's source."""
+        row = self._table.start(keys[-1])
+        if len(keys) == 1:
+            self._table.drop([2 * row])
+        self._table.flows[row, [STATE, TO_SERVER]] = OWNED, is_client
+        tracked = self._tracked[row] = made(self._budget, row)
+        tracked.is_forward = is_client
+        self._held_total += sum(tracked.held_bytes)
+        return tracked
+
+    def wait(self, tracked: Tracked, to_server: bool) -> None:
+        """Track a direction of a stored state that waits for a gap."""
+        self._waiting[tracked.halves[to_server]] = (tracked, to_server)
+
+    def flows_of(self, rows: list[int]) -> list[Flow]:
+        """Return the flow of each row; a block that had numbers for them was taken."""
+        return self._row_flows.of(rows, self._tracked)
+
+    # Rows and their flows.
+
+    def _owned(self, row: int) -> Tracked:
+        """Take a flow out of its row."""
+        tracked = self._tracked.get(row)
+        if tracked is not None and tracked.is_owned:
+            return tracked
+        flow = self._table.flows[row]
+        state = int(flow[STATE])
+        if tracked is None:
+            if state == FAST:
+                named = self._row_flows.flow(row)
+                tracked = Tracked(named.client, named.server, named.session_id, self._budget, row)
+                tracked.flow = named
+            else:
+                tracked = Tracked(*self._row_flows.identity(row), self._budget, row)
+            self._tracked[row] = tracked
+            if flow[HELD_AT] >= 0:
+                tracked.held.append(Held(True, SegmentPart("", 0, int(flow[HELD_TS]), int(flow[HELD_AT]), b""), "opened"))
+                flow[HELD_AT] = -1
+        tracked.closed = bool(flow[CLOSED])
+        for half, values in zip(tracked.halves, self._table.halves[2 * row : 2 * row + 2].tolist(), strict=True):
+            half.put(*values)
+        flow[STATE] = OWNED
+        tracked.is_owned, tracked.is_forward = True, bool(flow[TO_SERVER])
+        return tracked
+
+    def _release(self, tracked: Tracked) -> None:
+        """Put a flow back into its row, if kernels can follow it."""
+        if not self.is_following:
+            return
+        row, halves = tracked.row, tracked.halves
+        if tracked.flow is None or tracked.given_up or halves[0].is_waiting or halves[1].is_waiting:
+            return
+        self._table.flows[row, CLOSED] = tracked.closed
+        self._table.flows[row, STATE] = FAST
+        tracked.is_owned = False
+        for number, half in enumerate(halves):
+            self._table.halves[2 * row + number] = half.take()
+        if not (halves[0].has_gaps or halves[1].has_gaps):
+            self._row_flows.name(row, tracked.flow)
+            del self._tracked[row]
+
+    def _moved(self, rows: Array) -> None:
+        """Rows got new numbers."""
+        numbers = {old: new for new, old in enumerate(rows.tolist())}
+        self._tracked = {numbers[row]: tracked for row, tracked in self._tracked.items() if row in numbers}
+        for row, tracked in self._tracked.items():
+            tracked.row = row
+            for to_server, half in enumerate(tracked.halves):
+                half.move_slot(2 * row + to_server)
+        self._row_flows.moved(numbers)
+        self._builder.moved(numbers)
+
+    def _number(self, tracked: Tracked) -> int:
+        """The number of a flow in the block."""
+        number = int(self._table.flows[tracked.row, NUMBER])
+        if number < 0:
+            number = self._builder.new_number(tracked.row)
+            self._table.flows[tracked.row, NUMBER] = number
+        return number
+
+    def _end_rows(self, entries: list[int]) -> None:
+        """End the flows of these keys, in their order."""
+        rows = np.unique(np.array(entries, np.int64) >> 1)
+        is_fast = self._table.flows[rows, STATE] == FAST
+        for row in rows[~is_fast].tolist():
+            self._end(self._owned(row))
+        self._budget.recent.forget((2 * rows[:, None] + np.arange(2)).reshape(-1).tolist())
+
+    # One packet.
 
     def _is_new(self, tracked: Tracked, to_server: bool, data_at: int, acknowledged: int, flags: int) -> bool:
         """Whether a segment on the ports of a flow belongs to a new connection (port reuse)."""
@@ -244,35 +420,33 @@ class Tracker:
         return not here.is_opened_at(data_at)
 
     def _start(self, key: tuple[bytes, int, bytes, int], sequence: int, acknowledged: int, flags: int, ts: int) -> tuple[Tracked, bool]:
-        source, source_port, destination, destination_port = key
+        _, source_port, _, destination_port = key
         if flags & SYN:
             to_server = not flags & ACK
-            first = sequence if to_server else (acknowledged - 1) % _WRAP
-            since = f"sequence {first}"
+            since = (BY_SEQUENCE, sequence if to_server else (acknowledged - 1) % _WRAP)
         else:
             to_server = is_client(source_port, destination_port, self._ports)
-            since = f"time {ts}" if ts != NO_TIME else f"byte {sequence}"
-        here = Endpoint(str(ipaddress.ip_address(source)), source_port)
-        there = Endpoint(str(ipaddress.ip_address(destination)), destination_port)
-        client, server = (here, there) if to_server else (there, here)
-        identity = session_id("tcp", client.address, client.port, server.address, server.port, since)
-        tracked = Tracked(client, server, identity, self._budget)
+            since = (BY_TIME, ts) if ts != NO_TIME else (BY_BYTE, sequence)
+        if self._table.keys >= 2 * MAX_FLOWS:
+            self._forget()
+        row = self._table.start(key)
+        self._row_flows.began(row, to_server, *since)
+        client, server, identity = self._row_flows.identity(row)
+        tracked = self._tracked[row] = Tracked(client, server, identity, self._budget, row)
+        tracked.is_forward = to_server
         protocol = by_port(server.port, client.port, self._ports)
         if protocol and self._dialect(protocol, b"") is not None:
             tracked.is_named(protocol, "port")
-        if len(self._flows) >= 2 * MAX_FLOWS:
-            self._forget()
-        # Taken out first, so that the order of the table is the order in which flows began.
-        back = (destination, destination_port, source, source_port)
-        self._flows.pop(back, None)
-        self._flows.pop(key, None)
-        self._flows[back] = (tracked, not to_server)
-        self._flows[key] = (tracked, to_server)
         return tracked, to_server
 
     def _forget(self) -> None:
-        for key in list(self._flows)[: len(self._flows) // 4 * 2]:
-            self._end(self._flows.pop(key)[0])
+        entries = self._table.entries()
+        oldest = entries[: len(entries) // 4 * 2]
+        self._end_rows(oldest)
+        self._table.drop(oldest)
+        for row in {entry >> 1 for entry in oldest}:
+            if not self._table.alive[2 * row : 2 * row + 2].any() and self._table.flows[row, NUMBER] < 0:
+                self._tracked.pop(row, None)
 
     def _end(self, tracked: Tracked) -> None:
         """End a flow: deliver what waits, and decide its protocol."""
@@ -287,7 +461,7 @@ class Tracker:
             self._leave(tracked, len(payload), ts, offset)
             return
         if tracked.flow is not None and half.follows(sequence, payload):
-            self._builder.append(tracked.flow, to_server, ts, offset, payload)
+            self._builder.append(self._number(tracked), to_server, ts, offset, payload)
             return
         self._take(tracked, to_server, half.place(sequence, ts, offset, payload))
         if half.is_waiting:
@@ -319,7 +493,7 @@ class Tracker:
         """
         bit = item.bit
         if tracked.flow is not None:
-            self._hand_on(tracked.flow, item)
+            self._hand_on(tracked, item)
             return
         if tracked.given_up:
             self._leave(tracked, len(bit.chunk), bit.ts, bit.offset)
@@ -351,27 +525,30 @@ class Tracker:
         protocol = expected or self._sniff(first)
         if not protocol or (dialect := self._dialect(protocol, first)) is None:
             return False
-        self._settle(tracked, tracked.is_named(protocol, "port" if expected else "bytes", dialect))
+        tracked.is_named(protocol, "port" if expected else "bytes", dialect)
+        if expected:
+            self._row_flows.learn(protocol, first, dialect)
+        self._settle(tracked)
         return True
 
     def _expected(self, tracked: Tracked) -> str:
         """The protocol of a known port; its dialect may still be unknown."""
         return by_port(tracked.server.port, tracked.client.port, self._ports)
 
-    def _settle(self, tracked: Tracked, flow: Flow) -> None:
+    def _settle(self, tracked: Tracked) -> None:
         """Deliver everything held of a flow."""
-        for held in self._release(tracked):
-            self._hand_on(flow, held)
+        for held in self._give_back(tracked):
+            self._hand_on(tracked, held)
 
-    def _hand_on(self, flow: Flow, item: Held) -> None:
+    def _hand_on(self, tracked: Tracked, item: Held) -> None:
         bit = item.bit
         if item.event:
             by = "" if item.event == "closed" else "client" if item.to_server else "server"
-            self._builder.event(flow, bit.ts, bit.offset, item.event, by)
+            self._builder.event(self._number(tracked), bit.ts, bit.offset, item.event, by)
         elif bit.what == FRESH:
             if bit.missing > 0:
                 self._accounting.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
-            self._builder.append(flow, item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
+            self._builder.append(self._number(tracked), item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
         else:
             self._accounting.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 
@@ -383,14 +560,15 @@ class Tracker:
         if tracked.flow is not None or tracked.given_up:
             return
         if expected := self._expected(tracked):
-            self._settle(tracked, tracked.is_named(expected, "port"))
+            tracked.is_named(expected, "port")
+            self._settle(tracked)
             return
         # 0: the first bytes come from a stored state, and were not sniffed since.
         skipped = [half for half in tracked.halves if half.first_bytes and not 0 < half.sniffed <= UNDECIDED_SNIFFED]
         if any(self._is_recognised(tracked, half) for half in skipped):
             return
         tracked.given_up = True
-        for held in self._release(tracked):
+        for held in self._give_back(tracked):
             self._leave(tracked, len(held.bit.chunk), held.bit.ts, held.bit.offset)
         for to_server, half in enumerate(tracked.halves):
             while half.is_waiting:
@@ -404,7 +582,8 @@ class Tracker:
             unrecognised = Unrecognised("tcp", tracked.client.address, tracked.server.address, tracked.server.port, why)
             self._accounting.add(OTHER, UNRECOGNISED, size, 1, offset, unrecognised, ts)
 
-    def _release(self, tracked: Tracked) -> list[Held]:
+    def _give_back(self, tracked: Tracked) -> list[Held]:
+        """Return what is held of a flow, and hold it no longer."""
         held, tracked.held = tracked.held, []
         self._held_total -= sum(tracked.held_bytes)
         for half in tracked.halves:

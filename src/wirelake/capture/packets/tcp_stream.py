@@ -12,10 +12,11 @@ Positions are sequence numbers that do not wrap.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Final, NamedTuple
+
+from wirelake.capture.packets.remembered import Remembered
 
 __all__ = ["DISPUTED", "EARLY", "FRESH", "LATE", "MAX_AHEAD", "REMEMBERED", "REPEATED", "UNKNOWN", "Budget", "Half", "SegmentPart"]
 
@@ -66,11 +67,16 @@ class SegmentPart(NamedTuple):
 class Budget:
     """Bytes that all directions of a task hold together."""
 
-    __slots__ = ("ahead", "remembered")
+    __slots__ = ("ahead", "recent")
 
     def __init__(self) -> None:
         self.ahead = 0
-        self.remembered = 0
+        self.recent = Remembered()
+
+    @property
+    def remembered(self) -> int:
+        """Bytes kept to compare retransmissions."""
+        return self.recent.total
 
 
 class Half:
@@ -84,22 +90,21 @@ class Half:
         "_gaps",
         "_missing",
         "_next",
-        "_recent",
-        "_recent_bytes",
+        "_slot",
         "finished",
         "first_bytes",
         "from_start",
         "sniffed",
     )
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, slot: int | None = None) -> None:
+        """`slot` is the number of the direction in `Remembered`; without one it gets a new one."""
         self._budget = budget
+        self._slot = budget.recent.new_slot() if slot is None else slot
         self._next = self._first = -1
         self._ahead: list[tuple[int, int, int, bytes]] = []
         """(position, time, offset, bytes), in order and without overlap."""
         self._ahead_bytes = 0
-        self._recent: deque[tuple[int, bytes]] = deque()
-        self._recent_bytes = 0
         self._gaps: list[tuple[int, int]] = []
         self._missing = UNKNOWN
         self.from_start = False
@@ -114,6 +119,23 @@ class Half:
     def is_waiting(self) -> bool:
         """Whether segments wait for a gap."""
         return bool(self._ahead)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether gaps were declared."""
+        return bool(self._gaps)
+
+    def put(self, following: int, first: int, missing: int, from_start: int, finished: int) -> None:
+        """Restore the numbers of a direction that nothing waits in; see `flow_table.py`."""
+        self._next, self._first, self._missing, self.from_start, self.finished = following, first, missing, bool(from_start), bool(finished)
+
+    def take(self) -> tuple[int, int, int, int, int]:
+        """Return the numbers that `put` takes."""
+        return self._next, self._first, self._missing, self.from_start, self.finished
+
+    def move_slot(self, slot: int) -> None:
+        """Note another number of this direction in `Remembered`."""
+        self._slot = slot
 
     def opens_at(self, sequence: int) -> None:
         """Note the sequence number at which a SYN begins this direction."""
@@ -179,9 +201,7 @@ class Half:
 
     def forget(self) -> None:
         """Drop the bytes kept to compare retransmissions; nothing may wait."""
-        self._budget.remembered -= self._recent_bytes
-        self._recent.clear()
-        self._recent_bytes = 0
+        self._budget.recent.forget((self._slot,))
 
     def places(self) -> list[int]:
         """Return the source offsets of segments that wait."""
@@ -204,14 +224,7 @@ class Half:
         self._next = until
 
     def _remember(self, start: int, chunk: bytes) -> None:
-        size = len(chunk)
-        self._recent.append((start, chunk))
-        before = self._recent_bytes
-        held = before + size
-        while held - len(self._recent[0][1]) >= REMEMBERED:
-            held -= len(self._recent.popleft()[1])
-        self._recent_bytes = held
-        self._budget.remembered += held - before
+        self._budget.recent.remember(self._slot, start, chunk, REMEMBERED)
 
     def _drain(self) -> list[SegmentPart]:
         """Deliver segments that wait and have no gap before them."""
@@ -286,11 +299,8 @@ class Half:
     def _is_disputed(self, at: int, part: bytes) -> bool:
         """Whether bytes differ from those kept of the same positions."""
         end = at + len(part)
-        recent = self._recent
-        for number in range(max(0, bisect_right(recent, at, key=_position) - 1), bisect_left(recent, end, key=_position)):
-            start, chunk = recent[number]
-            stop = start + len(chunk)
-            first, last = max(at, start), min(end, stop)
+        for start, chunk in self._budget.recent.chunks(self._slot, at, end):
+            first, last = max(at, start), min(end, start + len(chunk))
             if first < last and part[first - at : last - at] != chunk[first - start : last - start]:
                 return True
         return False

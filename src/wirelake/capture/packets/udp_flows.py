@@ -6,14 +6,14 @@ Earlier datagrams are accounted for as unrecognised.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from wirelake.capture.blocks.accounting import OTHER, Accounting
 from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
 from wirelake.capture.blocks.builder import BlockBuilder
-from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED, by_port, is_client, session_id
+from wirelake.capture.packets.row_flows import address, session_id
+from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED, by_port, is_client
 
 __all__ = ["MAX_PAIRS", "UNDECIDED_DATAGRAMS", "Datagrams"]
 
@@ -76,7 +76,7 @@ class Datagrams:
             for number, (offset, chunk) in enumerate(parts):
                 self._accounting.add(OTHER, UNRECOGNISED, len(chunk), 0 if number else 1, offset, unrecognised, ts)
         else:
-            self._builder.datagram(pair.flow, to_server, ts, parts)
+            self._builder.datagram(self._builder.number(pair.flow), to_server, ts, parts)
 
     def _meet(self, key: tuple[bytes, int, bytes, int]) -> tuple[Pair, bool]:
         """Track a new pair: the first sender is the client, unless a known port shows otherwise."""
@@ -84,8 +84,7 @@ class Datagrams:
         to_server = True
         if (source_port in self._ports) != (destination_port in self._ports):
             to_server = is_client(source_port, destination_port, self._ports)
-        here = Endpoint(str(ipaddress.ip_address(source)), source_port)
-        there = Endpoint(str(ipaddress.ip_address(destination)), destination_port)
+        here, there = Endpoint(address(source), source_port), Endpoint(address(destination), destination_port)
         pair = Pair(here, there) if to_server else Pair(there, here)
         protocol = by_port(pair.server.port, pair.client.port, self._ports)
         if protocol:

@@ -32,11 +32,13 @@ from wirelake.capture.blocks.block import (
     Block,
     Flow,
 )
+from wirelake.capture.blocks.flow_events import event_places, event_words
 from wirelake.lake.decode import accounting, rows
 from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
 from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
 from wirelake.lake.decode.options import DecodeOptions
+from wirelake.lake.decode.runs import Runs
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import DecoderState, Reason, Speaker
 from wirelake.lake.decode.streams import GAP, ScanInput, StreamReader, segments_of
@@ -169,11 +171,19 @@ class Decoder:
         if not len(block.segments):
             return
         data = np.frombuffer(block.data, np.uint8)
-        alike: dict[Scanner | str, list[int]] = {}
-        for number, flow in enumerate(block.flows):
-            alike.setdefault(self._scanner_of(flow) if flow.protocol in protocols.names() else flow.protocol, []).append(number)
-        for scanner, flows in alike.items():
-            segments = block.segments[np.isin(block.segments[:, SEGMENT_FLOW], flows)]
+        kinds = [(flow.protocol, flow.dialect, flow.transport, flow.observed_by) for flow in block.flows]
+        firsts = {kind: number for number, kind in reversed(list(enumerate(kinds)))}  # flows of a kind are read alike
+        scanners: dict[Scanner | str, int] = {}
+        reading: dict[tuple[object, ...], tuple[int, bool]] = {}
+        for kind in dict.fromkeys(kinds):
+            flow = block.flows[firsts[kind]]
+            scanner = self._scanner_of(flow) if flow.protocol in protocols.names() else flow.protocol
+            is_stream = isinstance(scanner, Scanner) and _is_stream(flow, scanner)
+            reading[kind] = (scanners.setdefault(scanner, len(scanners)), is_stream)
+        how = np.array([reading[kind] for kind in kinds], np.int64)[block.segments[:, SEGMENT_FLOW]]
+        for scanner, number in scanners.items():
+            mine = how[:, 0] == number
+            segments = block.segments[mine]
             if isinstance(scanner, str):
                 sizes = segments[:, SEGMENT_STOP] - segments[:, SEGMENT_START]
                 self._ledger_entries.spread(
@@ -181,7 +191,7 @@ class Decoder:
                 )
                 continue
             # A record or a datagram holds whole messages; segments of a stream must be joined.
-            streams = np.array([_is_stream(flow, scanner) for flow in block.flows])[segments[:, SEGMENT_FLOW]]
+            streams = how[mine, 1] != 0
             if not streams.all():
                 self._walk(scanner, ScanInput(data, segments[~streams], block.origins, block.flows), scanner.scan_limits)
             if streams.any():
@@ -189,6 +199,25 @@ class Decoder:
 
     def _read_streams(self, scanner: Scanner, block: Block, data: ByteArray, segments: IntArray) -> None:
         """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
+        numbers = {flow.session_id: number for number, flow in enumerate(block.flows)}
+        if len(numbers) == len(block.flows):
+            runs = Runs(data, segments, block.origins, block.flows, numbers)
+            if self._is_plain(scanner, runs):
+                self._stream_reader(scanner).feed_runs(runs)
+                return
+        self._read_wrapped(scanner, block, data, segments)
+
+    def _is_plain(self, scanner: Scanner, runs: Runs) -> bool:
+        """Whether all runs are those of bare streams, whose handshake is over if there is one."""
+        protocol = scanner.protocol
+        if protocol.handshake is not None:
+            return all(flow.session_id in self.decoder_state.handshakes for flow in runs.flows())
+        if protocol.xmpp is not None and not self._stanzas.is_absent(runs):
+            return False
+        return not protocol.websocket or self._unwrapper.is_absent(runs)
+
+    def _read_wrapped(self, scanner: Scanner, block: Block, data: ByteArray, segments: IntArray) -> None:
+        """Read runs of streams one by one: some are inside XMPP or WebSockets, or wait for the end of a handshake."""
         protocol = scanner.protocol
         if protocol.xmpp is not None:
             taken = self._stanzas.take(data, segments, block.origins, block.flows, protocol.xmpp.is_text)
@@ -293,7 +322,7 @@ class Decoder:
         """Messages of one batch to their two tables."""
         protocol = scanner.protocol.name
         agreed = self.decoder_state.handshakes if scanner.protocol.handshake is not None else {}
-        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in scan_input.flows]
+        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in scan_input.flows] if agreed else []
         leading = rows.leading(self._where, extent, scan_input.flows, segments, links, made.sessions)
         signatures = scanner.protocol.signatures
         if signatures is not None and isinstance(self._keys, signatures.keys):
@@ -373,17 +402,20 @@ class Decoder:
             self._keep_raw(flow, to_server, fault, scan_input, slice(at, at + size), extent, 0)
 
     def _note_connections(self, block: Block) -> None:
-        noted: list[rows.Noted] = [(block.flows[number], ts, at, "seen", "", "") for number, ts, at in self._first_seen(block)]
-        noted += [(block.flows[event.flow], event.ts, event.offset, event.what, event.by, event.detail) for event in block.events]
-        if noted:
-            self._add(connections.TABLE.name, rows.connected(self._where, noted))
+        seen = np.array(list(self._first_seen(block)), np.int64).reshape(-1, 3)
+        later = event_places(block.events)
+        if not len(seen) + len(later):
+            return
+        flows, times, places = (np.concatenate((seen[:, column], later[:, column])) for column in range(3))
+        what, by, detail = event_words(block.events)
+        none = [""] * len(seen)
+        words = (["seen"] * len(seen) + what, none + by, none + detail)
+        self._add(connections.TABLE.name, rows.happened(self._where, block.flows, flows, times, places, *words))
 
     def _first_seen(self, block: Block) -> Iterator[tuple[int, int, int]]:
         """(flow, time, place) of every flow of a block, once for each source: its first bytes, or its first event."""
-        flows = np.array([event.flow for event in block.events], np.int64)
-        times = np.array([event.ts for event in block.events], np.int64)
-        places = np.array([event.offset for event in block.events], np.int64)
-        came = np.array([event.after for event in block.events], np.int64)
+        later = event_places(block.events)
+        flows, times, places, came = later[:, 0], later[:, 1], later[:, 2], later[:, 3]
         if len(block.segments):
             segment_of = np.searchsorted(block.segments[:, SEGMENT_START], block.origins[:, ORIGIN_START], side="right") - 1
             flows = np.concatenate((block.segments[segment_of, SEGMENT_FLOW], flows))
@@ -393,11 +425,12 @@ class Decoder:
         order = np.argsort(came, kind="stable")
         sources = self._where.sources
         _, firsts = np.unique((flows * len(sources) + (places >> SOURCE_SHIFT))[order], return_index=True)
-        for index in order[np.sort(firsts)].tolist():
-            number, ts, at = int(flows[index]), int(times[index]), int(places[index])
-            key = (block.flows[number].session_id, self._where.source(at)[0].id)
-            if key not in self.decoder_state.seen:
-                self.decoder_state.seen[key] = None
+        chosen = order[np.sort(firsts)]
+        known, ids = self.decoder_state.seen, [source.id for source in sources]
+        for number, ts, at in zip(flows[chosen].tolist(), times[chosen].tolist(), places[chosen].tolist(), strict=True):
+            key = (block.flows[number].session_id, ids[at >> SOURCE_SHIFT])
+            if key not in known:
+                known[key] = None
                 yield number, ts, at
 
     def _let_go(self, limit: int) -> None:

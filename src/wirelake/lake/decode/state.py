@@ -7,7 +7,7 @@ A state can be stored as bytes and restored. It holds no keys.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, SOURCE_SHIFT, Block, Flow, Source, Span, Unreadable
+from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, SOURCE_SHIFT, Block, Flow, FlowEvent, Source, Span, Unreadable
+from wirelake.capture.blocks.flow_events import EVENT_OFFSET, FlowEvents
 from wirelake.lake.decode.accounting import Where
 from wirelake.protocols.faults import Faults
 from wirelake.protocols.kernel import ScanLimits
@@ -164,7 +165,7 @@ class DecoderState:
             block.segments,
             _moved(block.origins, numbers),
             block.flows,
-            [msgspec.structs.replace(event, offset=moved(event.offset)) for event in block.events],
+            _moved_events(block.events, numbers),
             [msgspec.structs.replace(one, at=moved(one.at)) for one in block.accounts],
             [Unreadable(moved(one.offset), one.length, one.layer, one.reason, one.raw) for one in block.unreadable],
             block.last,
@@ -235,8 +236,18 @@ class DecoderState:
         yield from (one for held in (self.stanzas, self.wrapped) for one in held.values() if one is not None)
 
 
-def _moved(origins: IntArray, numbers: IntArray) -> IntArray:
+def _moved_events(events: Sequence[FlowEvent], numbers: IntArray) -> Sequence[FlowEvent]:
+    """Events whose sources have other numbers now."""
+    if isinstance(events, FlowEvents):
+        return FlowEvents(_moved(events.table, numbers, EVENT_OFFSET))
+    return [
+        msgspec.structs.replace(one, offset=int(numbers[one.offset >> SOURCE_SHIFT]) << SOURCE_SHIFT | one.offset & OFFSET_MASK)
+        for one in events
+    ]
+
+
+def _moved(origins: IntArray, numbers: IntArray, column: int = ORIGIN_OFFSET) -> IntArray:
     """Pieces whose sources have other numbers now."""
     moved = origins.copy()
-    moved[:, ORIGIN_OFFSET] = numbers[origins[:, ORIGIN_OFFSET] >> SOURCE_SHIFT] << SOURCE_SHIFT | origins[:, ORIGIN_OFFSET] & OFFSET_MASK
+    moved[:, column] = numbers[origins[:, column] >> SOURCE_SHIFT] << SOURCE_SHIFT | origins[:, column] & OFFSET_MASK
     return moved

@@ -21,8 +21,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wirelake.capture.blocks.block import ORIGIN_OFFSET, ORIGIN_START, SEGMENT_MISSING, Flow
+from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_START, SEGMENT_MISSING, Flow
 from wirelake.capture.packets.tcp_stream import UNKNOWN
+from wirelake.lake.decode.runs import Runs
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import Direction, Gap, Reason, Segment, Speaker
 from wirelake.protocols.faults import Faults
@@ -64,6 +65,8 @@ UNCOUNTED: Final = -3
 """In place of missing bytes: their number is not known, nor whether a message begins behind them."""
 
 GAP: Final = Gap()
+_NO_BYTES: Final = np.zeros(0, np.uint8)
+_NO_PIECES: Final = np.zeros((0, ORIGIN_COLUMNS), np.int64)
 
 
 class ScanInput(msgspec.Struct):
@@ -132,6 +135,7 @@ class StreamReader:
         self._quarantine = quarantine
         self._scan_limits_of = scan_limits_of
         self._unknown = unknown
+        self._fixed_limits = scanner.scan_limits if scanner.protocol.handshake is None else None
         """The fault of bytes whose scan limits cannot be known."""
 
     def feed(self, arrived: Iterable[Segment], why: Callable[[Speaker], Reason] = lambda _: GAP) -> None:
@@ -143,6 +147,18 @@ class StreamReader:
                 for speaker, one in broken.items():
                     self._break(speaker, one, why(speaker) if one.missing == UNREADABLE else GAP)
             self._advance(turn)
+
+    def feed_runs(self, runs: Runs) -> None:
+        """Take the next runs of a block; as `feed`, but without Python for each run."""
+        for turn in runs.turns():
+            missing = turn.missing
+            if broken := np.flatnonzero(missing).tolist():
+                flows, sides = turn.flows(), turn.sides
+                speakers = [turn.speaker(item) for item in broken]
+                self._advance({speaker: [] for speaker in speakers if speaker in self._directions}, ended=True)
+                for item, speaker in zip(broken, speakers, strict=True):
+                    self._break(speaker, Segment(flows[item], int(sides[item]), int(missing[item]), _NO_BYTES, _NO_PIECES), GAP)
+            self._advance_runs(turn)
 
     def end(self, speakers: Iterable[Speaker], cut: Faults) -> None:
         """These speakers send nothing more: read what waits, and quarantine the rest.
@@ -230,7 +246,12 @@ class StreamReader:
             np.concatenate(places),
             [item.direction.flow for item in items],
         )
-        todo = items
+        self._settle(items, scan_input, ended=ended)
+        for item in items:
+            self._keep(item, scan_input)
+
+    def _settle(self, todo: list[_Item], scan_input: ScanInput, *, ended: bool) -> None:
+        """Read directions until each is at its end or must wait."""
         while todo:
             ready = [item for item in todo if self._is_reading(item, scan_input, ended=ended)]
             todo = []
@@ -239,8 +260,77 @@ class StreamReader:
                 alike.setdefault(item.direction.scan_limits, []).append(item)
             for scan_limits, same in alike.items():
                 todo += self._read(same, scan_input, scan_limits)
-        for item in items:
-            self._keep(item, scan_input)
+
+    def _advance_runs(self, runs: Runs) -> None:
+        """Read waiting bytes and new runs of all their speakers; as `_advance`."""
+        flows, sides = runs.flows(), runs.sides
+        known = self._known(runs)
+        gathered = runs.gather({item: (one.data, one.origins) for item, one in known.items()})
+        starts, stops = gathered.starts, gathered.stops
+        numbers = np.arange(len(runs))
+        scan_input = ScanInput(gathered.data, np.column_stack((starts, stops, numbers, sides)), gathered.origins, flows)
+        items = {item: _Item(one, int(starts[item]), int(stops[item]), item) for item, one in known.items()}
+        is_reading = np.ones(len(runs), np.bool_)
+        for item in sorted(items):
+            if items[item].direction.mode != READING:
+                is_reading[item] = self._is_reading(items[item], scan_input, ended=False)
+                starts[item] = items[item].start
+        is_reading &= stops > starts
+        lost: list[int] = []
+        for scan_limits, mine in self._alike(flows, sides, items, is_reading):
+            ends, faults = self._stride(scan_input, scan_limits, starts[mine], stops[mine], mine)
+            starts[mine] = ends
+            for index in np.flatnonzero(faults).tolist():
+                item = int(mine[index])
+                one = items.setdefault(
+                    item, _Item(Direction(flows[item], int(sides[item]), READING, scan_limits), 0, int(stops[item]), item)
+                )
+                self._lose(one.direction, int(faults[index]))
+                lost.append(item)
+        for item in np.flatnonzero(starts < stops).tolist():
+            if item not in items:
+                items[item] = _Item(
+                    Direction(flows[item], int(sides[item]), READING, self._limits(flows[item], int(sides[item]))), 0, 0, item
+                )
+        for item, one in items.items():
+            one.start, one.stop = int(starts[item]), int(stops[item])
+        self._settle([items[item] for item in lost], scan_input, ended=False)
+        for item in sorted(items):
+            self._keep(items[item], scan_input)
+
+    def _known(self, runs: Runs) -> dict[int, Direction]:
+        """The directions of these runs that have a state, by number; they are taken out of the table. Others are begun where they cannot
+        be read from the start."""
+        if len(self._directions) <= len(runs):
+            speakers = [(item, speaker) for speaker in self._directions if (item := runs.item(speaker)) >= 0]
+        else:
+            speakers = [(item, speaker) for item in range(len(runs)) if (speaker := runs.speaker(item)) in self._directions]
+        known = {item: self._directions.pop(speaker) for item, speaker in speakers}
+        if self._fixed_limits is None:
+            flows, sides = runs.flows(), runs.sides.tolist()
+            for item in range(len(runs)):
+                if item not in known and self._scan_limits_of(runs.speaker(item)) is None:
+                    known[item] = Direction(flows[item], sides[item], DEAD, why=self._unknown)
+        return known
+
+    def _limits(self, flow: Flow, to_server: int) -> ScanLimits:
+        return self._fixed_limits or self._scan_limits_of((flow.session_id, to_server)) or ()
+
+    def _alike(
+        self, flows: list[Flow], sides: IntArray, items: dict[int, _Item], is_reading: npt.NDArray[np.bool_]
+    ) -> Iterator[tuple[ScanLimits, IntArray]]:
+        """Directions that are ready, those with the same scan limits together."""
+        ready = np.flatnonzero(is_reading)
+        if self._fixed_limits is not None:
+            if len(ready):
+                yield self._fixed_limits, ready
+            return
+        alike: dict[ScanLimits, list[int]] = {}
+        for item in ready.tolist():
+            limits = items[item].direction.scan_limits if item in items else self._limits(flows[item], int(sides[item]))
+            alike.setdefault(limits, []).append(item)
+        for scan_limits, mine in alike.items():
+            yield scan_limits, np.array(mine, np.int64)
 
     def _begin(self, first: Segment) -> Direction:
         scan_limits = self._scan_limits_of(first.speaker)
@@ -296,18 +386,27 @@ class StreamReader:
         """Read directions as far as they make sense; gives those that do not, with more to look at."""
         starts = np.array([item.start for item in items], np.int64)
         stops = np.array([item.stop for item in items], np.int64)
-        ends, faults = starts.copy(), np.zeros(len(items), np.int64)
-        segment_of = np.array([item.segment for item in items])
-        for rows, parts, segments in self._scanner.stride(scan_input.data, starts, stops, ends, faults, scan_limits):
-            self._put(self._scanner, scan_input, rows, parts, segment_of[segments])
+        ends, faults = self._stride(scan_input, scan_limits, starts, stops, np.array([item.segment for item in items]))
         lost = []
         for item, end, fault in zip(items, ends.tolist(), faults.tolist(), strict=True):
             item.start = end
             if fault:
-                one = item.direction
-                one.mode, one.why, one.first, one.looked = SEARCHING, self._scanner.protocol.faults(fault), 1, 0
+                self._lose(item.direction, fault)
                 lost.append(item)
         return lost
+
+    def _stride(
+        self, scan_input: ScanInput, scan_limits: ScanLimits, starts: IntArray, stops: IntArray, segment_of: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Read runs as far as they make sense; returns where that is, and the fault that is there, for each."""
+        ends, faults = starts.copy(), np.zeros(len(starts), np.int64)
+        for rows, parts, segments in self._scanner.stride(scan_input.data, starts, stops, ends, faults, scan_limits):
+            self._put(self._scanner, scan_input, rows, parts, segment_of[segments])
+        return ends, faults
+
+    def _lose(self, direction: Direction, fault: int) -> None:
+        """Search for the next certain message from the second byte on."""
+        direction.mode, direction.why, direction.first, direction.looked = SEARCHING, self._scanner.protocol.faults(fault), 1, 0
 
     def _keep(self, item: _Item, scan_input: ScanInput) -> None:
         """Keep the state of a direction; one that is read to its end needs none."""

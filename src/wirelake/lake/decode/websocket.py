@@ -22,6 +22,7 @@ from wirelake.capture.blocks.block import (
     SEGMENT_TO_SERVER,
     Flow,
 )
+from wirelake.lake.decode.runs import Runs
 from wirelake.lake.decode.state import Gap, Segment, Speaker
 from wirelake.lake.decode.streams import LOOKS, STEP, UNCOUNTED, UNREADABLE, clip
 from wirelake.protocols.kernel import over_arrays
@@ -141,6 +142,19 @@ class Unwrapper:
         """Why nothing more of a direction can be read."""
         one = self._directions.get(speaker)
         return ALIEN if one is None else one.why
+
+    def is_absent(self, runs: Runs) -> bool:
+        """Whether no direction of these runs is a WebSocket; new ones that are none are noted."""
+        missing, first = runs.missing.tolist(), runs.first_bytes.tolist()
+        for item in range(len(runs)):
+            speaker = runs.speaker(item)
+            if speaker not in self._directions:
+                if missing[item] == 0 and first[item] in STARTS:
+                    return False
+                self._directions[speaker] = None
+            elif self._directions[speaker] is not None:
+                return False
+        return True
 
     def unwrap(self, data: ByteArray, segments: IntArray, origins: IntArray, flows: list[Flow]) -> Unwrapped:
         """The segments of these runs, those of WebSockets taken out of their frames. A segment that cannot be is `UNREADABLE`."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from wirelake.capture.blocks.accounting import HEADERS, OTHER
 from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_START, ORIGIN_TS, Endpoint, Flow
+from wirelake.lake.decode.runs import Runs
 from wirelake.lake.decode.state import Speaker
 from wirelake.lake.decode.streams import ScanInput, clip
 from wirelake.protocols import xmpp
@@ -132,6 +133,19 @@ class Stanzas:
 
     def __init__(self, directions: dict[Speaker, Stream | None]) -> None:
         self._directions = directions
+
+    def is_absent(self, runs: Runs) -> bool:
+        """Whether no direction of these runs is XMPP; new ones that are none are noted."""
+        missing, first = runs.missing.tolist(), runs.first_bytes.tolist()
+        for item in range(len(runs)):
+            speaker = runs.speaker(item)
+            if speaker not in self._directions:
+                if missing[item] == 0 and first[item] == _FIRST:
+                    return False
+                self._directions[speaker] = None
+            elif self._directions[speaker] is not None:
+                return False
+        return True
 
     def take(self, data: ByteArray, segments: IntArray, origins: IntArray, flows: list[Flow], is_text: Callable[[bytes], bool]) -> Taken:
         """What `is_text` recognises in these runs, and an account of the rest."""
