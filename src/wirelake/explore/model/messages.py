@@ -18,6 +18,8 @@ __all__ = ["PAGE_ROWS", "Answer", "Line", "Message", "Page", "Place", "count", "
 
 PAGE_ROWS: Final = 200
 """Messages of one page, unless the caller asks for fewer or more."""
+EXCHANGE_ROWS: Final = 100
+"""Exchanges of one message at most: an acknowledgement may be for many."""
 
 
 class Place(NamedTuple):
@@ -272,10 +274,14 @@ def _own(connection: duckdb.DuckDBPyConnection, protocol: str, message_id: bytes
 
 
 def _exchanges(connection: duckdb.DuckDBPyConnection, message_id: bytes) -> list[Answer]:
+    """The exchanges that a message is part of. Two queries instead of `OR`: each skips row groups by its column."""
+    columns = (
+        "kind, status, outcome, latency_us, lower(hex(request_message_id)), lower(hex(response_message_id)), correlation_id, requested"
+    )
     rows = connection.execute(
-        "SELECT kind, status, outcome, latency_us, lower(hex(request_message_id)), lower(hex(response_message_id)), correlation_id"
-        " FROM exchanges WHERE request_message_id = ? OR response_message_id = ? ORDER BY requested LIMIT 100",
-        [message_id, message_id],
+        f"SELECT * EXCLUDE (requested) FROM (SELECT {columns} FROM exchanges WHERE request_message_id = $id"
+        f" UNION SELECT {columns} FROM exchanges WHERE response_message_id = $id) ORDER BY requested LIMIT {EXCHANGE_ROWS:d}",
+        {"id": message_id},
     ).fetchall()
     return [Answer(*row) for row in rows]
 
