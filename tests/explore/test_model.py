@@ -48,12 +48,22 @@ def said(number: int, **columns: Any) -> dict[str, Any]:
 
 COUNT = 30
 MESSAGES = [said(number) for number in range(COUNT)] + [said(COUNT, ts=None), said(COUNT + 1, ts=None)]
+
+
+def exchanged(request: int | None, response: int | None, latency_us: int | None, **columns: Any) -> dict[str, Any]:
+    """The exchange of two messages, with their times."""
+    ends = {"request_message_id": request, "response_message_id": response}
+    ids = {name: None if number is None else number.to_bytes(16) for name, number in ends.items()}
+    times = {"requested": None if request is None else at(request), "answered": None if response is None else at(response)}
+    return exchange(latency_us, session_id=SESSIONS[0], **columns) | ids | times
+
+
 EXCHANGES = [
-    exchange(1500, request_message_id=(3).to_bytes(16), response_message_id=(4).to_bytes(16), session_id=SESSIONS[0], subject="orders.new"),
-    exchange(40_000_000, request_message_id=(6).to_bytes(16), response_message_id=(7).to_bytes(16), status="late", session_id=SESSIONS[0]),
-    exchange(500, request_message_id=(9).to_bytes(16), response_message_id=(7).to_bytes(16), session_id=SESSIONS[0]),
-    exchange(None, request_message_id=(12).to_bytes(16), session_id=SESSIONS[0], attempts=2),
-    exchange(None, response_message_id=(13).to_bytes(16), status="unasked", session_id=SESSIONS[0]),
+    exchanged(3, 4, 1500, subject="orders.new"),
+    exchanged(6, 7, 40_000_000, status="late"),
+    exchanged(9, 7, 500),
+    exchanged(12, None, None, attempts=2),
+    exchanged(None, 13, None, status="unasked"),
 ]
 VIOLATIONS = [
     violation("HELLO_REPEATED", message_id=(5).to_bytes(16), session_id=SESSIONS[1], ts=at(5)),
@@ -136,6 +146,9 @@ FILTERS = [
     "subject:a_b%c",
     "subject:a?b*",
     "subject:*%*",
+    "subject:*RDER*",
+    "subject:**",
+    "subject:*",
     "subject:[nox]*",
     "subject:[!o]*",
     "subject:*[[]*",
@@ -181,6 +194,11 @@ FILTERS = [
     "-size:<=500",
     "latency:>1ms",
     "latency:<1ms",
+    "latency:>=500us",
+    "latency:<=40s",
+    "latency:40s",
+    "latency:500us..1ms",
+    "latency:>600us",
     "latency:30s..1m",
     "-latency:>0",
     "since:100s",
@@ -246,8 +264,11 @@ def test_pages_have_every_message_once(connection: Any, limit: int, newest_first
     assert seen == ([*timed[::-1], COUNT + 1, COUNT] if newest_first else [*timed, COUNT, COUNT + 1])
 
 
-def test_a_line_has_its_broken_rules_and_its_exchange(connection: Any) -> None:
-    rows = {int(line.id, 16): line for line in messages.search(connection, parse("")).rows}
+@pytest.mark.parametrize("text", ["", "since:2025-03-01"])
+def test_a_line_has_its_broken_rules_and_its_exchange(connection: Any, text: str) -> None:
+    """With and without messages that have no time."""
+    rows = {int(line.id, 16): line for line in messages.search(connection, parse(text)).rows}
+    assert len(rows) == (COUNT if text else COUNT + 2)
     assert sorted(rows[5].rules) == ["EMP-25 HELLO_REPEATED", "RELINK-22 PONG_LATE"]
     assert rows[5].severity == "error"
     assert (rows[4].answer, rows[4].latency_us, rows[4].request) == ("answered", 1500, (3).to_bytes(16).hex())

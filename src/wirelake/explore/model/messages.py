@@ -18,6 +18,8 @@ __all__ = ["PAGE_ROWS", "Answer", "Line", "Message", "Page", "Place", "count", "
 
 PAGE_ROWS: Final = 200
 """Messages of one page, unless the caller asks for fewer or more."""
+EXCHANGE_ROWS: Final = 100
+"""Exchanges of one message at most: an acknowledgement may be for many."""
 
 
 class Place(NamedTuple):
@@ -131,16 +133,16 @@ WITH page AS MATERIALIZED (
         m.message_id, m.ts, m.session_id, m.connection_id, m.protocol, m.direction, m.kind, m.name, m.subject, m.correlation_id,
         m.size, m.status, m.body[1:{EXCERPT_BYTES}] AS body
     FROM messages m
-    WHERE m.message_id IN (SELECT unnest(?::BLOB[])) AND {{between}}
+    WHERE m.message_id IN (SELECT unnest($ids::BLOB[])) AND {{seen}}
 ), broken AS (
     SELECT message_id, list(concat_ws(' ', clause, rule)) AS rules, arg_min(severity, {_SEVERITIES}) AS severity
     FROM violations WHERE message_id IN (SELECT message_id FROM page) GROUP BY message_id
 ), answers AS (
     SELECT response_message_id, min(latency_us) AS latency_us, any_value(status) AS status, min(request_message_id) AS request
-    FROM exchanges WHERE response_message_id IN (SELECT message_id FROM page) GROUP BY response_message_id
+    FROM exchanges WHERE response_message_id IN (SELECT message_id FROM page) AND {{answered}} GROUP BY response_message_id
 ), requests AS (
     SELECT request_message_id, bool_or(status = 'unanswered') AS waits, max(attempts) AS attempts
-    FROM exchanges WHERE request_message_id IN (SELECT message_id FROM page) GROUP BY request_message_id
+    FROM exchanges WHERE request_message_id IN (SELECT message_id FROM page) AND {{requested}} GROUP BY request_message_id
 )
 SELECT
     lower(hex(page.message_id)), epoch_us(page.ts), lower(hex(page.session_id)), page.protocol, page.direction = 'to_server', page.kind,
@@ -174,11 +176,13 @@ def lines(
     times = [ts for _, ts in keys if ts is not None]
     if not keys:
         return []
-    # The time range lets DuckDB skip row groups that have none of these messages.
-    between, span = "true", list[int]()
-    if len(times) == len(keys):
-        between, span = "m.ts BETWEEN make_timestamptz(?) AND make_timestamptz(?)", [min(times), max(times)]
-    found = connection.execute(_LINES.format(between=between, page_order=page_order), [[key for key, _ in keys], *span]).fetchall()
+    values: dict[str, object] = {"ids": [key for key, _ in keys]}
+    columns = {"seen": "m.ts", "answered": "answered", "requested": "requested"}
+    ranges = dict.fromkeys(columns, "true")
+    if len(times) == len(keys):  # lets DuckDB skip row groups that have none of these messages
+        ranges = {name: f"{column} BETWEEN make_timestamptz($first) AND make_timestamptz($last)" for name, column in columns.items()}
+        values |= {"first": min(times), "last": max(times)}
+    found = connection.execute(_LINES.format(page_order=page_order, **ranges), values).fetchall()
     return [_line(row) for row in found]
 
 
@@ -270,10 +274,14 @@ def _own(connection: duckdb.DuckDBPyConnection, protocol: str, message_id: bytes
 
 
 def _exchanges(connection: duckdb.DuckDBPyConnection, message_id: bytes) -> list[Answer]:
+    """The exchanges that a message is part of. Two queries instead of `OR`: each skips row groups by its column."""
+    columns = (
+        "kind, status, outcome, latency_us, lower(hex(request_message_id)), lower(hex(response_message_id)), correlation_id, requested"
+    )
     rows = connection.execute(
-        "SELECT kind, status, outcome, latency_us, lower(hex(request_message_id)), lower(hex(response_message_id)), correlation_id"
-        " FROM exchanges WHERE request_message_id = ? OR response_message_id = ? ORDER BY requested LIMIT 100",
-        [message_id, message_id],
+        f"SELECT * EXCLUDE (requested) FROM (SELECT {columns} FROM exchanges WHERE request_message_id = $id"
+        f" UNION SELECT {columns} FROM exchanges WHERE response_message_id = $id) ORDER BY requested LIMIT {EXCHANGE_ROWS:d}",
+        {"id": message_id},
     ).fetchall()
     return [Answer(*row) for row in rows]
 

@@ -94,7 +94,7 @@ class Graph(NamedTuple):
 
 
 def graph(edges: Sequence[Edge]) -> Graph:
-    """Lay out who talks to whom: the peers with the most messages first."""
+    """Lay out which peers exchange messages: those with the most first."""
     clients, servers = dict[str, int](), dict[str, int]()
     for edge in edges:
         messages = edge.messages_to_server + edge.messages_to_client

@@ -265,7 +265,7 @@ def list_runs(explorer: Explorer, request: Request) -> View:
 
 
 def show_topology(explorer: Explorer, request: Request) -> View:
-    """Who talks to whom."""
+    """Which peers exchange messages."""
     del request
     with explorer.database.connection() as connection:
         edges = overview.topology(connection)
