@@ -323,6 +323,7 @@ def test_a_growing_file_is_followed_until_ctrl_c(tmp_path):
         assert process.stderr.read() == b"8 messages, 1 violation, 1 unanswered\n"
 
 
+@pytest.mark.slow
 def test_a_server_watches_its_clients(tmp_path):
     process = started("serve", "emp", "tcp://127.0.0.1:0", "--watch", "--record", tmp_path / "a.pcapng", text=True)
     with process:
