@@ -59,6 +59,7 @@ def test_packed_captures_joined_to_one_are_read_to_the_end(tmp_path, pack):
     assert said(read_checked(path, raw=content))[-1][2] == b"more"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", PACKERS.keys())
 @pytest.mark.parametrize("damage", ["cut", "flip", "tail"])
 def test_a_damaged_packed_file_is_read_as_far_as_it_goes(tmp_path, how, damage):

@@ -170,6 +170,7 @@ def test_windows_do_not_change_what_is_found(tmp_path):
             assert [row[:2] for row in found(source, window=window)] == [row[:2] for row in expected], name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [b"", section() + interface(1)])
 def test_packets_without_a_time_have_none_wherever_reading_begins(tmp_path, between):
     timeless = b"".join(simple_packet_block(frame(b"%d" % n)) for n in range(5))

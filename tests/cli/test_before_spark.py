@@ -80,6 +80,7 @@ def test_how_batches_were_decoded_is_known_from_the_first_of_them_on(lake, tmp_p
         assert decode_settings.differently(lake, source, "one") == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "complaint"),
     [

@@ -328,6 +328,7 @@ def test_a_growing_file_is_followed_until_ctrl_c(tmp_path):
             process.kill()  # else a failed assertion would wait for it
 
 
+@pytest.mark.slow
 def test_a_server_watches_its_clients(tmp_path):
     process = started("serve", "emp", "tcp://127.0.0.1:0", "--watch", "--record", tmp_path / "a.pcapng", text=True)
     with process:

@@ -32,6 +32,7 @@ def server():
                 process.kill()
 
 
+@pytest.mark.slow
 def test_what_is_sent_is_printed_and_consumed(server, tmp_path):
     process, address = server
     words = [address, "one", "two", "--endpoint", "demo", "--id-sizes", "2", "0", "--channel", "6162"]

@@ -45,6 +45,7 @@ def address_of(process):
     return process.stderr.readline().split()[2].rstrip(";")
 
 
+@pytest.mark.slow
 def test_calls_trust_and_the_end(secrets):
     recording, log = secrets / "talk.pcapng", secrets / "sessions.log"
     options = ("--record", recording, "--key-log", log, "--cluster-key", secrets / "cluster", "--users", secrets / "users")
@@ -92,6 +93,7 @@ def test_calls_trust_and_the_end(secrets):
     assert len(list(key_log.load(log))) == 4, "one for each session of level 2 and more, whatever became of it"
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_said(secrets):
     for words, hint in (
         (("call", "wolpertinger", "tcp://127.0.0.1:1", "A.B", "--level", 4), "--user and --password"),
@@ -110,6 +112,7 @@ def test_what_is_missing_is_said(secrets):
     assert run("call", "wolpertinger", "tcp://127.0.0.1:1", "A.B").returncode == 69
 
 
+@pytest.mark.slow
 @needs_prosody
 def test_over_xmpp(secrets, tmp_path_factory):
     with running(tmp_path_factory.mktemp("prosody")) as xmpp:

@@ -28,6 +28,7 @@ def server(request, tmp_path):
                 process.kill()
 
 
+@pytest.mark.slow
 def test_calls_events_and_the_end(server):
     process, address, recording = server
     assert run("call", "yamp", address, "echo", '{"a": 1}').stdout == b'{"a":1}\n'
@@ -74,6 +75,7 @@ asyncio.run(main())
         assert (b"the server is shutting down" in heard.stderr) is (events == 3)
 
 
+@pytest.mark.slow
 def test_an_echo_of_everything(tmp_path):
     command = [*WIRELAKE, "serve", "yamp", "udp://127.0.0.1:0", "--echo", "-q"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -238,6 +238,7 @@ def run_pytest(vectors: Path, *more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_other_vectors_and_unknown_files_are_run_and_fail(tmp_path):
     (tmp_path / "emp.json").write_text(json.dumps([{**OK, "name": "right"}, {**REJECT, "expect": "?", "name": "unmapped"}, ERROR]))
     (tmp_path / "emp-session.json").write_text(json.dumps([SESSION, without(2)]))
@@ -249,6 +250,7 @@ def test_other_vectors_and_unknown_files_are_run_and_fail(tmp_path):
     assert "3 failed, 5 passed" in result.stdout
 
 
+@pytest.mark.slow
 def test_no_vectors_at_all_is_a_failure(tmp_path):
     result = run_pytest(tmp_path)
     assert "test_there_are_vectors" in result.stdout

@@ -109,6 +109,7 @@ def spelled(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory)
     return fill(tmp_path_factory.mktemp("spelled") / "lake", rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "column", "text"),
     [

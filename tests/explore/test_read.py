@@ -89,6 +89,7 @@ def test_plain_and_compiled_scanners_give_the_same_records(tmp_path, monkeypatch
     assert [one.values() for one in plain] == [one.values() for one in compiled]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [200, 3000, 1 << 20])
 def test_records_do_not_depend_on_the_window(tmp_path, monkeypatch, window):
     record(tmp_path / "relink.pcapng", STORY)

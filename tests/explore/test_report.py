@@ -85,6 +85,7 @@ def test_the_summary_has_the_headline_numbers(lake: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_lead_summarises_the_report(page: str) -> None:
     said = Reader(page).text
     assert "1 file was read, 1000 B in all, with 3 messages in 1 session." in said
@@ -122,6 +123,7 @@ def test_a_lake_with_nothing_but_notes_says_that_no_rule_was_broken(fill: Callab
     assert ("violations", "0") in summary(tmp_path / "lake")
 
 
+@pytest.mark.slow
 def test_every_finding_leads_to_its_session_and_its_rule(fill: Callable[..., Path], tmp_path: Path) -> None:
     """Also to a session that is not among the busiest; and no link leads nowhere."""
     busy = [made.session(bytes([n]), messages_to_server=1000 + n) for n in range(1, TOP + 2)]
@@ -154,6 +156,7 @@ def test_a_rule_shows_few_sessions_and_counts_the_others(fill: Callable[..., Pat
     assert "and in 5 more sessions" in Reader(write_report(tmp_path / "lake", tmp_path / "page.html").read_text()).text
 
 
+@pytest.mark.slow
 def test_requests_confirmations_and_deliveries_are_counted_separately_by_protocol(fill: Callable[..., Path], tmp_path: Path) -> None:
     called = {"protocol": "wolpertinger"}
     sent = [
@@ -225,6 +228,7 @@ def test_the_ledger_says_that_all_bytes_are_there(page: str) -> None:
     assert "notice alarm" not in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("message", "found"), [(499, "999"), (501, "1,001")])
 def test_a_ledger_that_does_not_add_up_is_loud(fill: Callable[..., Path], tmp_path: Path, message: int, found: str) -> None:
     parts = {"container": 100, "headers": 336, "message": message, "quarantine": 64}
@@ -255,6 +259,7 @@ def test_long_lists_say_what_they_leave_out(fill: Callable[..., Path], tmp_path:
     assert "And 2 smaller files." in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "bucket"),
     [

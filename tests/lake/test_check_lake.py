@@ -53,6 +53,7 @@ def test_a_lake_that_is_well_is_found_well_in_every_part(lake, capsys):
     assert [line.partition(":")[0] for line in talk.splitlines() if "not be" not in line] == list(CHECKS)
 
 
+@pytest.mark.slow
 def test_what_the_next_ingest_clears_up_is_no_problem(made):
     (delta.folder(made, MESSAGES) / "part-00000009-stray.parquet").write_bytes(b"stray")
     (made / "notes.txt").write_text("mine")
@@ -123,6 +124,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_damage_is_told_by_the_part_that_looks_for_it(made, capsys, damage):
     assert problems(made) == {}

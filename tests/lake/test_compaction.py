@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from wirelake.lake.store import delta, journal, snapshot
 from wirelake.lake.store.commit import prepare
@@ -31,6 +32,7 @@ def a_lake(folder):
     return folder
 
 
+@pytest.mark.slow
 def test_small_files_become_one_and_whoever_reads_the_old_ones_may_finish(tmp_path):
     lake = a_lake(tmp_path)
     published(lake, 1, MANY)

@@ -312,6 +312,7 @@ def test_empty_and_foreign_files_are_accounted_for(tmp_path):
     assert b"".join(row["raw"] for row in rows["quarantine"]) == b"this is no capture" * 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_damaged_files_lose_no_byte(tmp_path, seed):
     chance = random.Random(seed)

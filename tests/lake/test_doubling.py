@@ -108,6 +108,7 @@ def test_connections_are_let_go_at_a_cost_per_connection(monkeypatch):
     assert work(200) < ABOUT_TWICE * work(100)
 
 
+@pytest.mark.slow
 def test_a_stanza_in_many_runs_is_copied_a_few_times(monkeypatch):
     monkeypatch.setattr(xmpp, "UNITS", 8)
 
@@ -128,6 +129,7 @@ def test_a_stanza_in_many_runs_is_copied_a_few_times(monkeypatch):
     assert copied(2_000) < ABOUT_TWICE * copied(1_000)
 
 
+@pytest.mark.slow
 def test_bytes_that_frames_are_looked_for_in_are_copied_a_few_times(monkeypatch):
     def copied(count: int) -> int:
         counting = CountingNumpy()

@@ -107,6 +107,7 @@ def ingested(lake, paths, *, strict=False) -> dict[str, str]:
     return failed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_poisonous")
 def test_a_file_that_cannot_be_decoded_goes_to_quarantine_and_the_others_are_published(tmp_path):
     good = [capture(tmp_path / f"{name}.pcap", 40_000 + ord(name), b"one", b"two") for name in "ac"]

@@ -142,6 +142,7 @@ def test_what_is_never_certain_is_kept_in_quarantine(tmp_path):
     assert {row["reason"] for row in rows["quarantine"]} <= {"GAP", "MESSAGE_CUT"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_random_losses_cost_what_they_hit_and_little_more(tmp_path, seed):
     dice = random.Random(seed)

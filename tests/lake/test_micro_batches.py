@@ -297,6 +297,7 @@ def test_a_pause_of_any_length_in_a_record_or_a_message_changes_nothing(tmp_path
     assert check_ledger(tmp_path / "lake").problems == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ended", ["once", "ingest"])
 def test_a_file_that_grows_after_its_last_record_was_cut_is_read_again(tmp_path, ended):
     folder, lake = tmp_path / "in", tmp_path / "lake"
@@ -322,6 +323,7 @@ def test_a_file_that_grows_after_its_last_record_was_cut_is_read_again(tmp_path,
     assert check_ledger(lake).problems == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
 def test_a_capture_and_a_shorter_copy_of_it_are_read_once(tmp_path, names):
     longer, shorter = (tmp_path / f"{name}.pcap" for name in names)

@@ -34,6 +34,7 @@ def strides(protocol: str, stream: bytes, cuts: list[int]) -> tuple[list, list[i
     return rows, ends.tolist(), faults.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", OPENINGS)
 @pytest.mark.parametrize("seed", range(5))
 def test_compiled_and_plain_say_the_same(monkeypatch, protocol, seed):

@@ -428,6 +428,7 @@ def slow(packets, connections, before):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_packets_are_judged_as_one_after_the_other_would_be_in_any_number_of_passes(seed):
     packets, connections, before = random_packets(random.Random(seed), 300)

@@ -96,6 +96,7 @@ def moments(tmp_path_factory) -> list[Moment]:
     return out
 
 
+@pytest.mark.slow
 def test_every_kind_of_state_is_stored_and_restored(moments):
     kinds = set()
     for moment in moments:
@@ -245,6 +246,7 @@ def test_no_fault_is_called_like_a_gap():
     assert not faults & {GAP.name, ALIEN.name}
 
 
+@pytest.mark.slow
 def test_no_module_can_run_what_it_reads():
     """Stored bytes are data: no module of the package imports what would run them."""
     found = []

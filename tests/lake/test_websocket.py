@@ -159,6 +159,7 @@ def lossy(path, stream: bytes, side: int, lost: tuple[int, int]):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [0, 1], ids=["masked", "unmasked"])
 @pytest.mark.parametrize("window", [3000, 8 << 20])
 @pytest.mark.parametrize("parts", [1, 3])

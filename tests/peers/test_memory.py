@@ -22,6 +22,7 @@ BEGINNINGS = {
 """What comes before a body that never ends."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", SERVERS)
 def test_a_closed_connection_is_gone_without_the_garbage_collector(protocol):
     async def main():

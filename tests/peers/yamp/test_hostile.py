@@ -219,7 +219,7 @@ def test_noise_never_takes_a_server_down(seed):
 # WebSockets and datagrams.
 
 
-def test_text_and_broken_frames_end_a_websocket_with_its_own_code():
+def test_text_and_broken_frames_end_a_websocket_with_its_own_code(monkeypatch):
     async def main():
         async with serve("ws://127.0.0.1:0", demo()) as server, connect(server.address) as friend:
             async with websockets.asyncio.client.connect(server.address, ping_interval=None) as socket:
@@ -229,9 +229,11 @@ def test_text_and_broken_frames_end_a_websocket_with_its_own_code():
                 with pytest.raises(websockets.exceptions.ConnectionClosedError):
                     await socket.recv()
                 assert socket.close_code == 1003
-            async with raw_client(server.address.removesuffix("/")) as raw:
-                await raw.say(b"\x00\x00\x01\x04json")
-                assert await raw.reader.read() == b""
+            with monkeypatch.context() as patch:
+                patch.setattr("wirelake.transports.websocket.HANDSHAKE_TIMEOUT", 0.5)
+                async with raw_client(server.address.removesuffix("/")) as raw:
+                    await raw.say(b"\x00\x00\x01\x04json")
+                    assert await raw.reader.read() == b""
             async with raw_client(server.address) as raw:
                 await raw.say(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert (await raw.reader.read()).startswith(b"HTTP/1.1 426 ")

@@ -98,6 +98,7 @@ def test_every_kind(kind):
 # Blocks.
 
 
+@pytest.mark.slow
 @each("extension", [0, 1, 2, 127, 128, 255])
 @each("content", [0, 3, 4, 5, 11, 12, 13])
 def test_every_block_size_one_off(extension, content):
@@ -313,6 +314,7 @@ def test_parts_must_hold_a_whole_message_before_it_is_begun():
 LIMITS = st.sampled_from((Limits(), SMALL, Limits(max_extension_blocks=2, max_nested_compression=0), EXCLUSIVE))
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(mutated(STREAMS), LIMITS)
 def test_any_stream_is_read_the_same_compiled_plain_and_slowly(data, limits):
@@ -342,6 +344,7 @@ print([int(one) for one in said], rows[: said[0] * ROW_COLUMNS].tolist(), ends.t
 """
 
 
+@pytest.mark.slow
 def test_arrays_are_read_the_same_with_numba_switched_off():
     """Bytes of an array are small unsigned numbers that overflow unless they are widened: 300 bytes are more than 255."""
     data = b"".join(SPOKEN.values()) + speech.data(bytes(300)) + b"\x00" + speech.ping
