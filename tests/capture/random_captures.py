@@ -94,6 +94,9 @@ def connection(dice: random.Random, source: tuple[str, int], destination: tuple[
         send(1, FIN | ACK)
     elif dice.random() < 0.5:
         send(dice.choice([0, 1]), RST, b"why" if dice.random() < 0.3 else b"")
+    if dice.random() < 0.2:
+        sides[0].sequence += dice.choice([0, 50_000_000, 100_000_000, 200_000_000])
+        send(0, ACK | PSH, b"after the end")
     return packets
 
 

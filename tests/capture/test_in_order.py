@@ -13,7 +13,8 @@ from wirelake.capture.blocks.block import Block
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.blocks.read_split import PacketBatch, read_split, read_tasks
 from wirelake.capture.files.identity import identify
-from wirelake.capture.packets import in_order, remembered, tcp_flows, tcp_stream
+from wirelake.capture.packets import in_order, tcp_flows, tcp_stream
+from wirelake.capture.packets import remembered as remembered_module
 from wirelake.capture.packets.tcp_flows import Tracker
 from wirelake.protocols.kernel import compiled
 
@@ -45,20 +46,21 @@ def read_whole(path, window: int) -> list[tuple]:
     return [whole(block) for block in blocks]
 
 
-def read_in_parts(path, window: int, seed: int) -> tuple[list[tuple], list[bytes]]:
-    """Blocks of packet batches, and the stored states that reading went on from."""
+def read_in_parts(path, window: int, seed: int) -> tuple[list[tuple], list[bytes], list[int]]:
+    """Blocks of packet batches, the stored states that reading went on from, and the bytes remembered after each batch."""
     dice = random.Random(seed)
-    assembly, blocks, states = Assembly(KNOWN, sniff, dialect), [], []
+    assembly, blocks, states, remembered = Assembly(KNOWN, sniff, dialect), [], [], []
     (task,) = read_tasks(identify(path), [])
     for item in read_split(task, ports=KNOWN, window=window):
         if not isinstance(item, PacketBatch):
             continue
         blocks += [whole(block) for block in assembly.feed(item)]
+        remembered.append(assembly._flow_assembler._tracker._budget.remembered)
         if dice.random() < 0.3:
             blocks += [whole(block) for block in assembly.rest()]
             states.append(assembly.take())
             assembly = Assembly.put(states[-1], KNOWN, sniff, dialect)
-    return blocks + [whole(block) for block in assembly.finish()], states
+    return blocks + [whole(block) for block in assembly.finish()], states, remembered
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -75,8 +77,8 @@ def test_kernels_follow_as_python_does(tmp_path, monkeypatch, way, seed):
         monkeypatch.setattr(tcp_flows, "HELD_TOTAL", 2000)
     if seed % 4 == 3:
         monkeypatch.setattr(tcp_flows, "UNDECIDED_TOTAL", 10)
-        monkeypatch.setattr(remembered, "SPARE_PIECES", 1)
-        monkeypatch.setattr(remembered, "SPARE_BYTES", 1)
+        monkeypatch.setattr(remembered_module, "SPARE_PIECES", 1)
+        monkeypatch.setattr(remembered_module, "SPARE_BYTES", 1)
     use(monkeypatch, ONE_BY_ONE)
     expected, expected_parts = read_whole(path, window), read_in_parts(path, window, seed)
     use(monkeypatch, way)

@@ -62,13 +62,11 @@ from wirelake.capture.packets.flow_table import (
 from wirelake.capture.packets.remembered import RING_BYTES, RING_COLUMNS, TOTAL, remember
 from wirelake.protocols.kernel import kernel
 
-__all__ = ["FAR", "LIMITS", "MASK", "OPENING_BYTES", "OPENING_COLUMNS", "advance"]
+__all__ = ["LIMITS", "MASK", "OPENING_BYTES", "OPENING_COLUMNS", "advance"]
 
 MASK: Final = (1 << 32) - 1
 BASE: Final = 1 << 40
 """Added to the first sequence number, so that earlier positions are not negative."""
-FAR: Final = 64 << 20
-"""Sequence numbers further apart than this belong to two connections, if the first was closed."""
 NO_TIME: Final = -1
 
 LIMITS: Final = 4
@@ -86,24 +84,15 @@ OPENED, FINISHED_EVENT, CLOSED_EVENT, RESET = 0, 1, 2, 3
 
 
 @kernel
-def _place(sequence: int, following: int) -> int:
-    """The position of a sequence number: the one nearest to the next."""
-    return following + (sequence - following + (1 << 31)) % (1 << 32) - (1 << 31)
-
-
-@kernel
-def _is_new(flows: Any, halves: Any, row: int, to_server: int, data_at: int, acknowledged: int, flags: int) -> bool:
-    """Whether a segment on the ports of a flow belongs to a new connection; as `Tracker._is_new`."""
+def _is_new(halves: Any, row: int, to_server: int, data_at: int, acknowledged: int, flags: int) -> bool:
+    """Whether a SYN on the ports of a flow belongs to a new connection; as `Tracker._is_new`."""
     here, there = 2 * row + to_server, 2 * row + 1 - to_server
-    following, first = halves[here, NEXT], halves[here, FIRST]
-    if not flags & SYN:
-        return bool(flows[row, CLOSED] != 0 and following >= 0 and abs(_place(data_at, following) - following) > FAR)
     answers = halves[there, NEXT] < 0 or halves[there, FIRST] & MASK == acknowledged
     if flags & ACK and halves[there, FROM_START] and answers:
         return False
     if not flags & ACK and halves[there, NEXT] >= 0 and not halves[there, FROM_START]:
         return True
-    return bool(following >= 0 and first & MASK != data_at)
+    return bool(halves[here, NEXT] >= 0 and halves[here, FIRST] & MASK != data_at)
 
 
 @kernel
@@ -199,7 +188,8 @@ def _follow(table: Any, kept: Any, out: Any, ports: Any, openings: Any, limits: 
         to_server = flows[row, TO_SERVER] if entry & 1 else 1 - flows[row, TO_SERVER]
         if flows[row, STATE] == OWNED:
             return False
-        if (is_syn or size) and _is_new(flows, halves, row, to_server, data_at, int(packet[ACKNOWLEDGED]), flags):
+        # Bytes without a SYN that begin a connection are far from the next ones: Python takes those.
+        if is_syn and _is_new(halves, row, to_server, data_at, int(packet[ACKNOWLEDGED]), flags):
             if flows[row, STATE] == UNDECIDED:
                 return False
             is_start = True
