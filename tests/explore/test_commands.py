@@ -124,6 +124,22 @@ def test_explore_that_cannot_be_served(
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("sql", "flags", "text"),
+    [
+        (
+            "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = 7",
+            ["--seconds", "0.2"],
+            "longer than 0.2 s",
+        ),
+        ("SELECT list(a.range) FROM range(100000000) a", ["--memory", "64"], "memory"),
+    ],
+)
+def test_a_query_ends_at_its_limits(talks: Path, capsys: pytest.CaptureFixture[str], sql: str, flags: list[str], text: str) -> None:
+    assert run(["query", str(talks), sql, *flags]) == ExitCode.USAGE
+    assert text in capsys.readouterr().err
+
+
 def test_explore_of_no_lake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explore", str(tmp_path)]) != ExitCode.OK
     assert "is not a lake" in capsys.readouterr().err

@@ -173,6 +173,7 @@ def test_sql_has_a_table_and_a_chart(client: httpx.Client) -> None:
     assert client.get("/sql.json", params={"sql": sql}).json()["rows"][0][0] == "emp"
     text = client.get("/sql", params={"sql": sql}).text
     assert 'class="chart"' in text
+    assert re.search(r">\d+</text>", text)
     assert 'class="chart"' not in client.get("/sql", params={"sql": "SELECT 'a', 'b'"}).text
 
 

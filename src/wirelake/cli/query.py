@@ -63,6 +63,17 @@ def _tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     "-c", "--count", "limit", type=click.IntRange(min=0), default=0, show_default=True, help="Compute at most this many rows; 0: all."
 )
 @click.option(
+    "--seconds", "seconds", type=click.FloatRange(0), default=0.0, show_default=True, help="End the query after this time; 0: never."
+)
+@click.option(
+    "--memory",
+    "megabytes",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Megabytes of memory for the query; 0: as much as there is.",
+)
+@click.option(
     "--width",
     "width",
     type=click.IntRange(min=0),
@@ -70,7 +81,7 @@ def _tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     show_default=True,
     help="With text, cut cells to this many characters; 0: do not.",
 )
-def query(lake: Path, sql: str | None, file: str | None, form: Shape, limit: int, width: int) -> int:
+def query(lake: Path, sql: str | None, file: str | None, form: Shape, limit: int, seconds: float, megabytes: int, width: int) -> int:
     """Query a lake with SQL. Every table is available by its name; Spark is not needed.
 
     \b
@@ -86,9 +97,9 @@ def query(lake: Path, sql: str | None, file: str | None, form: Shape, limit: int
     Examples: wirelake query LAKE sessions · wirelake query LAKE "select rule, count(*) from violations group by rule"
     """
     need(*TABLES)
-    from wirelake.explore.query import stream  # noqa: PLC0415 - needs the lake extra
+    from wirelake.explore.query import QueryLimits, stream  # noqa: PLC0415 - needs the lake extra
 
-    with stream(lake, _statement(sql, file), limit=limit) as answer:
+    with stream(lake, _statement(sql, file), limit=limit, limits=QueryLimits(seconds=seconds, megabytes=megabytes)) as answer:
         names = [visible(name) for name in answer.schema.names]
         if form is Shape.JSON:
             distinct = _distinct(answer.schema.names)

@@ -123,7 +123,7 @@ class Bar(NamedTuple):
     """A row of an answer to SQL."""
 
     label: str
-    value: float
+    value: str
     y: float
     width: float
 
@@ -148,7 +148,12 @@ def chart(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Chart | None:
     if min(values) < 0 or most <= 0:
         return None
     bars = [
-        Bar("" if row[0] is None else str(row[0])[:60], value, 22.0 * index, round((WIDTH - 300) * value / most, 2))
+        Bar(
+            "" if row[0] is None else str(row[0])[:60],
+            f"{value:,.6g}" if value % 1 else f"{value:,.0f}",
+            22.0 * index,
+            round((WIDTH - 300) * value / most, 2),
+        )
         for index, (row, value) in enumerate(zip(rows, values, strict=True))
     ]
     return Chart(names[column], bars, 22.0 * len(bars))
