@@ -89,8 +89,12 @@ def all_pages(page: Any, address: str) -> list[str]:
 def until(page: Any, expression: str, arg: Any = None) -> None:
     """Wait for an expression. Playwright's own wait evaluates text as script in the page, which the page's policy forbids."""
     for _ in range(600):
-        if page.evaluate(expression, arg):
-            return
+        try:
+            if page.evaluate(expression, arg):
+                return
+        except playwright.Error as error:  # the page was left while it was asked
+            if "context was destroyed" not in str(error):
+                raise
         page.wait_for_timeout(50)
     raise AssertionError(f"never true: {expression} {arg}")
 
