@@ -54,7 +54,15 @@ def test_a_value_that_is_known_to_be_secret_is_masked_wherever_it_occurs():
     assert mask(f"cannot do {SECRET!r} with 4g 4g and a banana") == "cannot do '***' with 4g 4g and a banana"
 
 
-def test_the_token_of_a_master_is_nowhere_to_be_read(wirelake, tmp_path, nobody):
+@pytest.fixture
+def no_session(monkeypatch):
+    """As in a process of its own: a session that other tests use here is not found."""
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda cls: None))
+
+
+def test_the_token_of_a_master_is_nowhere_to_be_read(wirelake, tmp_path, nobody, no_session):
     (tmp_path / "x.pcap").write_bytes(b"x")
     master = f"sc://127.0.0.1:{nobody}/;token={SECRET}"
     outcome = wirelake("-v", "ingest", tmp_path / "lake", tmp_path / "x.pcap", "--master", master)
@@ -73,7 +81,7 @@ def test_following_with_such_a_master_is_refused_without_its_token(wirelake, tmp
     assert "sc://h/;token=***" in outcome.talk
 
 
-def test_master_and_token_come_from_the_environment(wirelake, tmp_path, nobody, monkeypatch):
+def test_master_and_token_come_from_the_environment(wirelake, tmp_path, nobody, monkeypatch, no_session):
     (tmp_path / "x.pcap").write_bytes(b"x")
     monkeypatch.setenv("WIRELAKE_MASTER", f"sc://127.0.0.1:{nobody}")
     monkeypatch.setenv("WIRELAKE_TOKEN", f"{SECRET} ;=")

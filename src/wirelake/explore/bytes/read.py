@@ -113,7 +113,7 @@ def _ways(place: Place, raw: bytes) -> Iterator[tuple[Limits, ScanLimits]]:
 
 
 def _ways_of_relink(place: Place, options: DecodeOptions) -> Iterator[tuple[Limits, ScanLimits]]:
-    """§1, RELINK-6: by the part of the handshake that it is, or by the size of the channel ids."""
+    """RELINK-6: by the part of the handshake that it is, or by the size of the channel ids."""
     from wirelake.protocols.relink.limits import DEFAULT_LIMITS, Stage  # noqa: PLC0415 - only for Relink
 
     stages = {"version": Stage.VERSION, "request": Stage.REQUEST, "reply": Stage.REPLY}
