@@ -18,6 +18,7 @@ import contextlib
 import json
 import statistics
 import time
+from typing import Any
 
 from figures import Figure, Role, main, report
 from rivals import absent, broker, free_port, started, told
@@ -303,7 +304,7 @@ def zmq_sender(address: str, count: int) -> None:
         time.sleep(PATIENCE)
 
 
-def _zenoh(mode: str, address: str) -> object:
+def _zenoh(mode: str, address: str) -> Any:
     import zenoh
 
     config = zenoh.Config()
