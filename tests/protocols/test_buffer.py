@@ -204,7 +204,8 @@ class Bytes(bytes):
         return piece
 
 
-def test_a_large_message_in_small_pieces_costs_one_scan_per_size_not_per_piece():
+def test_a_large_message_in_small_pieces_costs_one_scan_per_size_not_per_piece(monkeypatch):
+    monkeypatch.setattr(kernel, "_use_compiled", False)
     said = speech.data(bytes(16 * 1024 * 1024 - 8))
     counting = Counting()
     buffer = make(scan=counting)

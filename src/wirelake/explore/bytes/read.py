@@ -101,7 +101,7 @@ def _ways(place: Place, raw: bytes) -> Iterator[tuple[Limits, ScanLimits]]:
     """How the bytes of a message may have been scanned."""
     descriptor = protocols.get(place.protocol)
     options = DecodeOptions()
-    if place.protocol == "relink":
+    if "channel_id_size" in place.own:
         yield from _ways_of_relink(place, options)
         return
     for flags in product((False, True), repeat=len(descriptor.dialects)):
@@ -119,7 +119,7 @@ def _ways_of_relink(place: Place, options: DecodeOptions) -> Iterator[tuple[Limi
     stages = {"version": Stage.VERSION, "request": Stage.REQUEST, "reply": Stage.REPLY}
     stage = stages.get(str(place.own.get("type_name")), Stage.PACKETS)
     size = int(place.own.get("channel_id_size") or 0)
-    yield options.limits("relink"), DEFAULT_LIMITS.for_scan(stage, size, size)
+    yield options.limits(place.protocol), DEFAULT_LIMITS.for_scan(stage, size, size)
 
 
 def _scanned(place: Place, raw: bytes, limits: Limits, scan_limits: ScanLimits) -> Frame | None:

@@ -6,7 +6,7 @@ Nothing here is Python per run: kernels number the directions and copy. Directio
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -42,7 +42,7 @@ ITEM_COLUMNS: Final = 4
 
 
 @kernel
-def _survey(segments: Any, firsts: Any, lasts: Any, item_of: Any, items: Any, chosen: Any) -> int:
+def _survey(segments: IntArray, firsts: IntArray, lasts: IntArray, item_of: IntArray, items: IntArray, chosen: IntArray) -> int:
     """Number the directions of runs in the order of their first; returns how many there are.
 
     `item_of` has -1 for each key. `items` gets a row for each direction, and `chosen` the direction of each run.
@@ -67,7 +67,16 @@ def _survey(segments: Any, firsts: Any, lasts: Any, item_of: Any, items: Any, ch
 
 @kernel
 def _gather(
-    data: Any, segments: Any, origins: Any, firsts: Any, lasts: Any, chosen: Any, out: Any, pieces: Any, byte_at: Any, piece_at: Any
+    data: ByteArray,
+    segments: IntArray,
+    origins: IntArray,
+    firsts: IntArray,
+    lasts: IntArray,
+    chosen: IntArray,
+    out: ByteArray,
+    pieces: IntArray,
+    byte_at: IntArray,
+    piece_at: IntArray,
 ) -> None:
     """Copy each run, and the pieces that lead back from it, to the place of its direction (`byte_at`, `piece_at`)."""
     for index in range(len(segments)):
@@ -88,7 +97,7 @@ def _gather(
 
 
 @kernel
-def _count_turns(segments: Any, gaps: Any, turns: Any) -> int:
+def _count_turns(segments: IntArray, gaps: IntArray, turns: IntArray) -> int:
     """Write the turn of each run: the gaps of its direction so far; returns the highest. `gaps` has 0 for each key."""
     most = 0
     for index in range(len(segments)):
