@@ -71,6 +71,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return SessionOrFile(config, log)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _kernels_of_a_module() -> Iterator[None]:
+    """A fixture of a module that calls `use_compiled` does so for that module alone."""
+    before = kernel._use_compiled, kernel._use_plain
+    yield
+    kernel._use_compiled, kernel._use_plain = before
+
+
 @pytest.fixture(autouse=True)
 def _same_kernels(monkeypatch):
     """A test that calls `use_compiled` does so for itself alone, and then even small messages are scanned compiled."""

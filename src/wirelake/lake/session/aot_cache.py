@@ -45,8 +45,8 @@ class AotCache(msgspec.Struct, frozen=True):
     def flags(self) -> list[str]:
         """Flags for the JVM."""
         if self.draft is None:
-            return [f"-XX:AOTCache={self.path}", "-Xlog:aot=off", "-Xlog:cds=off"]
-        return [f"-XX:AOTCacheOutput={self.draft}", "-Xlog:aot=off", "-Xlog:cds=off"]
+            return [f"-XX:AOTCache={self.path}", "-Xlog:disable"]
+        return [f"-XX:AOTCacheOutput={self.draft}", "-Xlog:disable"]
 
 
 def find(java: Java, spark_home: Path, options: str) -> AotCache | None:
