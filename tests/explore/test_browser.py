@@ -24,7 +24,10 @@ from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.kernel import use_plain
 
 CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed: make tools, or apt-get install -y chromium"),
+]
 playwright = pytest.importorskip("playwright.sync_api")
 
 LONG = 10_000

@@ -26,6 +26,7 @@ SEEDS = range(100, 102)
 OFTEN = CheckpointRules(messages=1, slack_seconds=0.5, files=3)
 NEVER = CheckpointRules(messages=1 << 60)
 
+pytestmark = pytest.mark.slow  # hundreds of commits
 without_spark = in_process.without_spark
 
 

@@ -39,7 +39,7 @@ class AotCache(msgspec.Struct, frozen=True):
 
     path: Path
     draft: Path | None
-    """Where this session writes it; None: it is there already."""
+    """Where the JVM writes it when it ends; None: it is there already."""
 
     @property
     def flags(self) -> list[str]:
