@@ -7,17 +7,57 @@ breaks no rule: an observer that has forgotten requests of a side cannot know wh
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
 from wirelake.protocols.analyzer import Exchange, Part, SeenMessage, SessionAnalyzer
 from wirelake.protocols.oldest import split_oldest
 
-__all__ = ["MAX_WAITING", "PairingAnalyzer", "Pending", "RequestPairs"]
+if TYPE_CHECKING:
+    from wirelake.protocols.bulk_pairs import Stretch
+
+__all__ = ["ANSWER", "MAX_WAITING", "OTHER", "REQUEST", "Correlated", "PairColumns", "PairingAnalyzer", "Pending", "RequestPairs"]
 
 MAX_WAITING: Final = 32_768
 """Requests of one side that may wait for an answer; twice as many at most, so that forgetting costs little."""
+
+
+REQUEST: Final = 1
+"""Kind of a message in bulk: a request that breaks no rule, unless its id is in flight."""
+ANSWER: Final = 2
+"""The last answer to a request, without a fault."""
+OTHER: Final = 3
+"""About a request in another way: progress, a cancel, a large message."""
+
+
+class Correlated(NamedTuple):
+    """What many messages say about requests, as arrays with an entry for each."""
+
+    kind: Any
+    """`REQUEST`, `ANSWER`, `OTHER`, or 0: not about a request."""
+    by_client: Any
+    """Whether the request is the client's."""
+    ids: Any
+    """Correlation ids as numbers from 0."""
+    find: Callable[[Iterable[str]], Any]
+    """The numbers of those of these correlation ids that are there."""
+    alone: Any = None
+    """Messages after which it must be asked again whether pairs can be told; None: there are none."""
+
+
+class PairColumns(NamedTuple):
+    """Columns that have what is to be told of a request and its answer."""
+
+    correlation_id: str
+    """Of the request."""
+    subject: str | None = None
+    """Of the request; None: there is no subject."""
+    outcome: str | None = None
+    """Of the answer; None: it is always `returned`."""
+    outcomes: Mapping[Any, str] = {}
+    """Value of that column -> outcome."""
 
 
 class Pending(msgspec.Struct, gc=False, array_like=True):
@@ -109,6 +149,9 @@ class RequestPairs(msgspec.Struct):
 class PairingAnalyzer(SessionAnalyzer):
     """An analyzer of a protocol with requests and responses."""
 
+    PAIRS: ClassVar[PairColumns | None] = None
+    """Where pairs are told from, for protocols whose messages can be paired in bulk (`bulk_pairs.py`); None: they cannot."""
+
     pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
 
     def end(self) -> None:
@@ -116,6 +159,21 @@ class PairingAnalyzer(SessionAnalyzer):
         for exchange in self.pairs.unanswered():
             self._exchanged(exchange)
         SessionAnalyzer.end(self)
+
+    # What pairing in bulk asks.
+
+    @property
+    def may_pair(self) -> bool:
+        """Whether requests and answers that only pairing is about can be told without `message`, as things stand."""
+        return True
+
+    def correlated(self, stretch: Stretch) -> Correlated:
+        """What messages say about requests."""
+        raise NotImplementedError
+
+    def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:
+        """The names of messages, as numbers from 0, and the name of each number."""
+        raise NotImplementedError
 
     def _ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> bool:
         """A request. Returns whether one with the same id was in flight."""

@@ -6,7 +6,7 @@ whether a pong was late is told when it comes, or at the end (EMP-32).
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -17,8 +17,11 @@ from wirelake.protocols.emp.messages import VERSION
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS
 from wirelake.protocols.emp.state_machine import MACHINE
 from wirelake.protocols.reply_timer import MIN_RATE
-from wirelake.protocols.request_pairs import PairingAnalyzer
+from wirelake.protocols.request_pairs import ANSWER, OTHER, REQUEST, Correlated, PairColumns, PairingAnalyzer
 from wirelake.protocols.state_table import StateTable, state_table
+
+if TYPE_CHECKING:
+    from wirelake.protocols.bulk_pairs import Stretch
 
 __all__ = ["Analyzer", "Seen"]
 
@@ -66,6 +69,7 @@ class Analyzer(PairingAnalyzer):
         (Fault.ERROR_TOO_SHORT, Fault.ERROR_TRAILING_BYTES, Fault.ERROR_NOT_UTF8),
     )
     """EMP-29, EMP-43: say hello in time, end with bye or error, and never inside a message."""
+    PAIRS: ClassVar[PairColumns | None] = PairColumns("request_id")
 
     client_version: int | None = None
     server_version: int | None = None
@@ -123,6 +127,19 @@ class Analyzer(PairingAnalyzer):
             if ping is not None:
                 self._judge_pong(ping, None)
         PairingAnalyzer.end(self)
+
+    def correlated(self, stretch: Stretch) -> Correlated:
+        """See `PairingAnalyzer`."""
+        is_request = stretch.flags("request")
+        is_plain = (stretch.numbers("oddities") == 0) & (stretch.numbers("length") < _LARGE)
+        is_about = ~stretch.is_null("request") & ~stretch.is_null("request_id") & stretch.is_null("fault")
+        kind = is_about * (is_plain * (is_request * REQUEST + ~is_request * ANSWER) + ~is_plain * OTHER)
+        ids = stretch.ids("request_id")
+        return Correlated(kind, stretch.flags("to_server") == is_request, ids.codes, ids.find)
+
+    def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:
+        """See `PairingAnalyzer`."""
+        return stretch.codes("type_name")
 
     def _greetings(self) -> tuple[int | None, int | None, bool, int | None]:
         is_accepted = self.client_version == VERSION and self.server_version == VERSION

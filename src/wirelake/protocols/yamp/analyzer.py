@@ -6,20 +6,23 @@ observer finds a missing pong with the next message of the side that owes it, or
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
 from wirelake.errors import FaultLike
 from wirelake.protocols.analyzer import NO_TIME, SeenMessage, Timeouts
 from wirelake.protocols.reply_timer import MIN_RATE
-from wirelake.protocols.request_pairs import PairingAnalyzer
+from wirelake.protocols.request_pairs import ANSWER, OTHER, REQUEST, Correlated, PairColumns, PairingAnalyzer
 from wirelake.protocols.state_table import StateTable, state_table
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Handshake, MessageType, ResponseType, name_of
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
 from wirelake.protocols.yamp.redirect import objection
 from wirelake.protocols.yamp.state_machine import MACHINE, State
+
+if TYPE_CHECKING:
+    from wirelake.protocols.bulk_pairs import Stretch
 
 __all__ = ["KILLED", "OUTCOMES", "Analyzer", "Seen"]
 
@@ -130,6 +133,7 @@ class Analyzer(PairingAnalyzer):
         Fault.CLOSED_INSIDE_MESSAGE, Fault.CLOSED_WITHOUT_WORD, Fault.HANDSHAKE_TIMEOUT, DEFAULT_OPTIONS.handshake_timeout
     )
     """YAMP-12, YAMP-20, YAMP-13: shake hands in time, and close with system.close, never inside a message."""
+    PAIRS: ClassVar[PairColumns | None] = PairColumns("uid", "uri", "response_type", {int(kind): how for kind, how in OUTCOMES.items()})
 
     wanted: Handshake | None = None
     """The first handshake of the client."""
@@ -185,6 +189,32 @@ class Analyzer(PairingAnalyzer):
                     self._judge_pong(ping, None)
         self._judge_refusal()
         PairingAnalyzer.end(self)
+
+    @property
+    def may_pair(self) -> bool:
+        """See `PairingAnalyzer`. Where a pong is due, every message counts (YAMP-18)."""
+        return not self.client_pings.count and not self.server_pings.count
+
+    def correlated(self, stretch: Stretch) -> Correlated:
+        """See `PairingAnalyzer`."""
+        kind = stretch.numbers("type")
+        is_request, is_response, is_cancel = (kind == one for one in (_REQUEST, _RESPONSE, _CANCEL))
+        has_id = ~stretch.is_null("uid") & is_request | ~stretch.is_null("request_uid") & (is_response | is_cancel)
+        is_plain = (stretch.numbers("oddities") == 0) & (stretch.numbers("length") < _LARGE) & ~is_cancel
+        is_plain &= is_request | (stretch.numbers("response_type") != _PROGRESS)
+        about = has_id & stretch.is_null("fault")
+        ids = stretch.ids("uid", "request_uid", ~is_request)
+        return Correlated(
+            about * (is_plain * (is_request * REQUEST + is_response * ANSWER) + ~is_plain * OTHER),
+            stretch.flags("to_server") ^ is_response,
+            ids.codes,
+            lambda texts: ids.find(map(bytes.fromhex, texts)),
+            kind == _PING,
+        )
+
+    def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:
+        """See `PairingAnalyzer`."""
+        return stretch.numbers("type"), list(_NAMES)
 
     def _greetings(self) -> tuple[int | None, int | None, bool, int | None]:
         wanted, echo = self.wanted, self.echo

@@ -14,13 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.lake.gold.fold.seen import unreadable_ranges, values
+from wirelake.lake.gold.fold.seen import one_chunk, to_server, unreadable_ranges, values
 from wirelake.lake.tables import exchanges as exchanges_table
 from wirelake.lake.tables import sessions as sessions_table
 from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.rules import rules
 from wirelake.lake.tables.schema import times
-from wirelake.protocols.analyzer import NO_TIME, Exchange, Finding, SessionAnalyzer
+from wirelake.protocols.analyzer import NO_TIME, REQUEST, Exchange, Finding, SessionAnalyzer
+from wirelake.protocols.request_pairs import PairColumns
 
 __all__ = [
     "Endpoints",
@@ -29,11 +30,15 @@ __all__ = [
     "ends",
     "exchange_rows",
     "is_counted",
+    "paired_rows",
     "session_row",
     "session_rows",
     "unclaimed_rows",
     "violation_rows",
 ]
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 _CONFIRMED: Final = "confirmed"
 """Outcome of a call that was delivered, and that nothing answered."""
@@ -73,44 +78,85 @@ def _table(schema: pa.Schema, columns: Mapping[str, Sequence[object]]) -> pa.Tab
 
 def exchange_rows(protocol: str, session_ids: Sequence[bytes], exchanges: Sequence[Exchange], late_seconds: float) -> pa.Table:
     """Rows of `exchanges` of one protocol; `session_ids` has the session of each."""
-    count = len(exchanges)
     sent, answers = [one.sent for one in exchanges], [one.answer for one in exchanges]
     requested, answered = (np.array([NO_TIME if one is None else one.ts for one in parts], np.int64) for parts in (sent, answers))
-    has_latency = (requested != NO_TIME) & (answered != NO_TIME)
-    latency = answered - requested
-    is_late = has_latency & (latency > int(late_seconds * 1_000_000))
     outcome = [one.outcome for one in exchanges]
-    is_asked = np.array([one is not None for one in sent], bool)
-    status = np.select(
-        [np.array([one == _CONFIRMED for one in outcome], bool), answered == NO_TIME, ~is_asked, is_late], [0, 1, 2, 3], default=4
-    )
-    by = np.array([one.by_client for one in exchanges], np.int8)
     columns = {
         "session_id": pa.array(session_ids, pa.binary()).dictionary_encode(),
-        "protocol": _words(np.zeros(count, np.int8), [protocol]),
         "kind": pa.array([one.kind for one in exchanges], pa.string()).dictionary_encode(),
-        "requested_by": _words(by, ["server", "client"]),
         "correlation_id": pa.array([one.correlation_id for one in exchanges], pa.string()),
         "subject": pa.array([one.subject for one in exchanges], pa.string()).dictionary_encode(),
         "request_message_id": pa.array([None if one is None else one.message_id for one in sent], pa.binary()),
         "response_message_id": pa.array([None if one is None else one.message_id for one in answers], pa.binary()),
-        "requested": times(requested),
-        "answered": times(answered),
-        "latency_us": pa.array(latency, mask=~has_latency),
-        "status": _words(status.astype(np.int8), [_CONFIRMED, "unanswered", "unasked", "late", "answered"]),
-        "late": pa.array(is_late),
         "request_size": pa.array([None if one is None else one.size for one in sent], pa.int64()),
         "response_size": pa.array([None if one is None else one.size for one in answers], pa.int64()),
         "progress": pa.array([one.progress for one in exchanges], pa.int32()),
         "cancelled": pa.array([one.cancelled for one in exchanges], pa.bool_()),
         "attempts": pa.array([one.attempts for one in exchanges], pa.int32()),
         "outcome": pa.array(outcome, pa.string()).dictionary_encode(),
+        "requested_by": _sides(np.array([one.by_client for one in exchanges], bool)),
     }
-    return pa.table({name: columns[name] for name in exchanges_table.TABLE.schema.names})
+    is_asked = np.array([one is not None for one in sent], bool)
+    is_confirmed = np.array([one == _CONFIRMED for one in outcome], bool)
+    return _exchanges(protocol, columns | _timed(requested, answered, is_asked, is_confirmed, late_seconds))
 
 
-def _words(codes: npt.NDArray[np.int8], words: Sequence[str]) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words, pa.string()))
+def paired_rows(
+    protocol: str, session_id: bytes, requests: pa.Table, answers: pa.Table, columns: PairColumns, late_seconds: float
+) -> pa.Table:
+    """Rows of `exchanges` of requests and their answers, which are rows of the protocol's table."""
+    count = requests.num_rows
+    ids = one_chunk(requests[columns.correlation_id])
+    subject, outcome = pa.nulls(count, pa.string()), _words(np.zeros(count, np.int8), ["returned"])
+    if columns.subject is not None:
+        subject = one_chunk(requests[columns.subject]).cast(pa.string())
+    if columns.outcome is not None:
+        outcome = pa.array([columns.outcomes.get(one) for one in values(answers[columns.outcome])], pa.string()).dictionary_encode()
+    found = {
+        "session_id": _words(np.zeros(count, np.int8), [session_id], pa.binary()),
+        "kind": _words(np.zeros(count, np.int8), [REQUEST]),
+        "correlation_id": pa.array([one.hex() for one in ids.to_pylist()]) if pa.types.is_binary(ids.type) else ids.cast(pa.string()),
+        "subject": subject.dictionary_encode(),
+        "request_message_id": one_chunk(requests["message_id"]),
+        "response_message_id": one_chunk(answers["message_id"]),
+        "request_size": one_chunk(requests["size"]).cast(pa.int64()),
+        "response_size": one_chunk(answers["size"]).cast(pa.int64()),
+        "progress": pa.array(np.zeros(count, np.int32)),
+        "cancelled": pa.array(np.zeros(count, np.bool_)),
+        "attempts": pa.array(np.ones(count, np.int32)),
+        "outcome": outcome,
+        "requested_by": _sides(to_server(one_chunk(requests["direction"])).to_numpy(zero_copy_only=False)),
+    }
+    requested, answered = (one_chunk(rows["ts"]).cast(pa.int64()).fill_null(NO_TIME).to_numpy() for rows in (requests, answers))
+    return _exchanges(protocol, found | _timed(requested, answered, np.ones(count, np.bool_), np.zeros(count, np.bool_), late_seconds))
+
+
+def _exchanges(protocol: str, columns: Mapping[str, pa.Array]) -> pa.Table:
+    every = {**columns, "protocol": _words(np.zeros(len(columns["session_id"]), np.int8), [protocol])}
+    return pa.table({name: every[name] for name in exchanges_table.TABLE.schema.names})
+
+
+def _timed(requested: Ints, answered: Ints, is_asked: Flags, is_confirmed: Flags, late_seconds: float) -> dict[str, pa.Array]:
+    """Columns that follow from the times of requests and answers."""
+    has_latency = (requested != NO_TIME) & (answered != NO_TIME)
+    latency = answered - requested
+    is_late = has_latency & (latency > int(late_seconds * 1_000_000))
+    status = np.select([is_confirmed, answered == NO_TIME, ~is_asked, is_late], [0, 1, 2, 3], default=4)
+    return {
+        "requested": times(requested),
+        "answered": times(answered),
+        "latency_us": pa.array(latency, mask=~has_latency),
+        "status": _words(status.astype(np.int8), [_CONFIRMED, "unanswered", "unasked", "late", "answered"]),
+        "late": pa.array(is_late),
+    }
+
+
+def _sides(by_client: Flags) -> pa.DictionaryArray:
+    return _words(by_client.astype(np.int8), ["server", "client"])
+
+
+def _words(codes: npt.NDArray[np.int8], words: Sequence[str | bytes], kind: pa.DataType | None = None) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words, kind or pa.string()))
 
 
 class Judged(NamedTuple):

@@ -19,7 +19,17 @@ from wirelake.protocols.any_analyzer import AnyAnalyzer
 from wirelake.protocols.protocol import SessionKind
 from wirelake.protocols.state_table import state_table
 
-__all__ = ["DICTIONARIES", "analyzer_of", "columns_of", "connection_events", "seen_messages", "table_of", "unreadable_ranges"]
+__all__ = [
+    "DICTIONARIES",
+    "analyzer_of",
+    "columns_of",
+    "connection_events",
+    "one_chunk",
+    "seen_messages",
+    "table_of",
+    "to_server",
+    "unreadable_ranges",
+]
 
 DICTIONARIES: Final = (
     *("session_id", "connection_id", "direction", "source", "type_name", "name", "kind", "fault", "protocol"),
@@ -83,10 +93,16 @@ assert set(UNREADABLE_COLUMNS) <= set(quarantine.TABLE.schema.names)  # noqa: S1
 
 
 def _directions(column: pa.ChunkedArray | pa.Array) -> list[bool | None]:
-    return values(pc.equal(_one(column), _TO_SERVER))
+    return values(to_server(one_chunk(column)))
 
 
-def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def to_server(directions: pa.Array) -> pa.Array:
+    """Whether messages of these directions go to the server."""
+    return pc.equal(directions, _TO_SERVER)
+
+
+def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column as one array."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -96,7 +112,7 @@ def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     """The values of a column; null is None, and of a time `NO_TIME`."""
-    array = _one(column)
+    array = one_chunk(column)
     kind = array.type
     found: list[Any]
     if array.null_count == len(array):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, Final
 
 import numpy as np
@@ -19,12 +19,25 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wirelake.errors import LakeError
+from wirelake.lake.gold.fold.bulk import BULK_MESSAGES, can_pair, paired_exchanges
 from wirelake.lake.gold.fold.checkpoints import Checkpoint, checkpoint_rows
-from wirelake.lake.gold.fold.rows import Endpoints, Judged, Sums, ends, exchange_rows, is_counted, session_row, session_rows, violation_rows
+from wirelake.lake.gold.fold.rows import (
+    Endpoints,
+    Judged,
+    Sums,
+    ends,
+    exchange_rows,
+    is_counted,
+    paired_rows,
+    session_row,
+    session_rows,
+    violation_rows,
+)
 from wirelake.lake.gold.fold.seen import analyzer_of, seen_messages
 from wirelake.lake.tables import exchanges, sessions, violations
 from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, SeenMessage, SessionAnalyzer, Unreadable
+from wirelake.protocols.request_pairs import PairColumns
 
 __all__ = ["Emit", "SessionFacts", "SessionFold", "Settle", "in_order"]
 
@@ -65,13 +78,15 @@ class SessionFacts:
 class _Rows:
     """Collects rows of `exchanges` and `violations`, and hands them on when there are enough."""
 
-    __slots__ = ("_emit", "_exchanges", "_late_seconds", "_protocol", "_sessions_of", "_violations")
+    __slots__ = ("_emit", "_exchanges", "_late_seconds", "_paired", "_protocol", "_sessions_of", "_violations")
 
     def __init__(self, protocol: str, late_seconds: float, emit: Emit) -> None:
         self._protocol = protocol
         self._late_seconds = late_seconds
         self._emit = emit
         self._exchanges: list[Exchange] = []
+        self._paired: list[pa.Table] = []
+        """Rows of `exchanges` of requests that were paired in bulk."""
         self._sessions_of: list[bytes] = []
         self._violations: list[Judged] = []
 
@@ -81,12 +96,20 @@ class _Rows:
         if len(self._exchanges) >= _ROWS:
             self.flush()
 
+    def add_pairs(self, session_id: bytes, requests: pa.Table, answers: pa.Table, columns: PairColumns) -> None:
+        self._paired.append(paired_rows(self._protocol, session_id, requests, answers, columns, self._late_seconds))
+        if sum(rows.num_rows for rows in self._paired) >= _ROWS:
+            self.flush()
+
     def add_violation(self, added: Judged) -> None:
         self._violations.append(added)
         if len(self._violations) >= _ROWS:
             self.flush()
 
     def flush(self) -> None:
+        for rows in self._paired:
+            self._emit(exchanges.TABLE.name, rows)
+        self._paired = []
         if self._exchanges:
             self._emit(exchanges.TABLE.name, exchange_rows(self._protocol, self._sessions_of, self._exchanges, self._late_seconds))
             self._exchanges, self._sessions_of = [], []
@@ -132,6 +155,7 @@ class SessionFold:
         """
         self._protocol = protocol
         self._analyzer = analyzer_of(protocol)
+        self._in_bulk = can_pair(self._analyzer)
         self._facts = facts
         self._emit = emit
         self._late_seconds = late_seconds
@@ -159,21 +183,49 @@ class SessionFold:
         window, codes, names = in_order(window, self._session_column(window), ranks)
         edges = np.flatnonzero(np.diff(codes, prepend=-1))
         counts = np.diff(np.append(edges, len(codes)))
-        coming = seen_messages(window, self._analyzer.MESSAGE)
-        for start, code, count in zip(edges.tolist(), codes[edges].tolist(), counts.tolist(), strict=True):
-            session_id = names[code]
-            analyzer = self._open.get(session_id) or self._begin(session_id)
-            if session_id in self._marked:
-                self._feed_marked(session_id, analyzer, window.slice(start, count), coming)
+        runs = list(zip(edges.tolist(), (names[code] for code in codes[edges].tolist()), counts.tolist(), strict=True))
+        for is_long, some in groupby(runs, lambda run: self._in_bulk and run[2] >= BULK_MESSAGES):
+            if is_long:
+                for start, session_id, count in some:
+                    self._feed_run(session_id, window.slice(start, count), None)
             else:
-                watch = analyzer.message
-                for message in islice(coming, count):
-                    watch(message)
-            self._left[session_id] -= count
-            if self._left[session_id]:
-                self._collect(session_id, analyzer)
-            else:
-                self._end(session_id)
+                self._feed_short(window, list(some))
+
+    def _feed_short(self, window: pa.Table, runs: Sequence[tuple[int, bytes, int]]) -> None:
+        """Feed runs that follow each other, message by message."""
+        first, (last, _, count) = runs[0][0], runs[-1]
+        coming = seen_messages(window.slice(first, last + count - first), self._analyzer.MESSAGE)
+        for start, session_id, count in runs:
+            self._feed_run(session_id, window.slice(start, count), coming)
+
+    def _feed_run(self, session_id: bytes, rows: pa.Table, coming: Iterator[SeenMessage] | None) -> None:
+        """Feed rows of one session, which `coming` has as messages; None: pair them in bulk."""
+        analyzer = self._open.get(session_id) or self._begin(session_id)
+        if session_id in self._marked:
+            self._feed_marked(session_id, analyzer, rows, coming)
+        else:
+            self._watch(session_id, analyzer, rows, coming)
+        self._left[session_id] -= rows.num_rows
+        if self._left[session_id]:
+            self._collect(session_id, analyzer)
+        else:
+            self._end(session_id)
+
+    def _watch(self, session_id: bytes, analyzer: SessionAnalyzer, rows: pa.Table, coming: Iterator[SeenMessage] | None) -> None:
+        """Let the analyzer see rows of its session."""
+        if coming is None:
+            columns = analyzer.PAIRS  # type: ignore[attr-defined]  # see `can_pair`
+            for requests, answers in paired_exchanges(analyzer, rows):
+                self._rows_of(session_id).add_pairs(session_id, requests, answers, columns)
+            return
+        watch = analyzer.message
+        for message in islice(coming, rows.num_rows):
+            watch(message)
+
+    def _rows_of(self, session_id: bytes) -> _Rows:
+        """Where rows of a session go now: apart, before its checkpoint is taken."""
+        marked = self._marked.get(session_id)
+        return self._told if marked is None else marked.rows
 
     def finish(self) -> None:
         """Nothing more comes: all sessions end here, as far as is known."""
@@ -183,25 +235,22 @@ class SessionFold:
             self._end(session_id)
         self._flush()
 
-    def _feed_marked(self, session_id: bytes, analyzer: SessionAnalyzer, rows: pa.Table, coming: Iterator[SeenMessage]) -> None:
+    def _feed_marked(self, session_id: bytes, analyzer: SessionAnalyzer, rows: pa.Table, coming: Iterator[SeenMessage] | None) -> None:
         """Feed messages of one session, with a checkpoint among them if its time comes."""
         marked = self._marked[session_id]
         is_before = _times(rows["ts"]) <= marked.at
         before = int(is_before.sum())
         if not is_before[:before].all():  # connections overlap at that time: no messages are all before it
             del self._marked[session_id]
-            for message in islice(coming, len(is_before)):
-                analyzer.message(message)
+            self._watch(session_id, analyzer, rows, coming)
             return
-        for message in islice(coming, before):
-            analyzer.message(message)
-            marked.connection_id = message.connection_id
+        self._watch(session_id, analyzer, rows.slice(0, before), coming)
+        if before:
+            marked.connection_id = rows["connection_id"][before - 1].as_py()
         marked.messages += before
-        if before == len(is_before):
-            return
-        self._save(session_id, analyzer, marked)
-        for message in islice(coming, len(is_before) - before):
-            analyzer.message(message)
+        if before < rows.num_rows:
+            self._save(session_id, analyzer, marked)
+            self._watch(session_id, analyzer, rows.slice(before), coming)
 
     def _save(self, session_id: bytes, analyzer: SessionAnalyzer, marked: _Marked) -> None:
         """Take the checkpoint of a session. What it tells from now on may change again."""
@@ -280,8 +329,7 @@ class SessionFold:
         """Take out what the analyzer told, as far as it is certain."""
         if not analyzer.exchanges and not analyzer.findings:
             return
-        marked = self._marked.get(session_id)
-        rows = self._told if marked is None else marked.rows
+        rows = self._rows_of(session_id)
         if analyzer.exchanges:
             rows.add_exchanges(session_id, analyzer.exchanges)
             analyzer.exchanges = []
