@@ -15,7 +15,7 @@ import pytest
 
 from wirelake.lake.gold.fold.checkpoints import CheckpointRules
 from wirelake.lake.gold.fold.work import Written
-from wirelake.lake.gold.incremental import fold_sessions, judge_security, plan_items, refresh
+from wirelake.lake.gold.incremental import fold_sessions, judge_security, plan_items, refresh, sum_minutes
 from wirelake.lake.jobs.task_files import TaskFiles
 from wirelake.lake.store import commit, delta, gold_commit, journal, settings
 from wirelake.lake.tables import ledger
@@ -41,7 +41,8 @@ def without_spark(monkeypatch):
         return results
 
     monkeypatch.setattr(fold_sessions, "run_tasks", run_fold)
-    monkeypatch.setattr(judge_security, "run_tasks", lambda spark, work, count: [work(number) for number in range(count)])
+    for module in (judge_security, sum_minutes):
+        monkeypatch.setattr(module, "run_tasks", lambda spark, work, count: [work(number) for number in range(count)])
     monkeypatch.setattr(plan_items, "_tasks", lambda spark: 2)
     return log
 

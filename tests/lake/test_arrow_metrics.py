@@ -2,11 +2,12 @@
 
 import random
 
+import pyarrow as pa
 import pytest
 from tests.lake.random_columns import NOON, at, one_of, rows_of, table
 
 from wirelake.lake.gold import metrics
-from wirelake.lake.gold.arrow_metrics import metrics_of
+from wirelake.lake.gold.arrow_metrics import COUNT, metrics_of, sums_of
 from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables import exchanges, violations
 from wirelake.lake.tables.index import MINUTE_INDEX
@@ -101,3 +102,18 @@ def test_sums_are_exact_beyond_what_a_float_holds():
     asked = table(exchanges.TABLE, [{"requested": NOON, "protocol": "emp", "latency_us": large}])
     row = metrics_of(index, asked, table(violations.TABLE, [])).to_pylist()[0]
     assert (row["bytes"], row["latency_p50_us"]) == (large + 2, large)
+
+
+@pytest.mark.parametrize(("seed", "rows"), [(1, 5), (2, 60), (3, 800)])
+def test_sums_give_the_rows_that_all_rows_give(seed, rows):
+    index, *told = random_tables(seed, rows)
+    parts = []
+    for one, (kind, column) in zip(told, metrics.TOLD, strict=True):
+        columns = [name for name in metrics.COLUMNS if name in kind.schema.names]
+        half = one.num_rows // 3
+        some = [sums_of(part.select(columns), column) for part in (one.slice(0, half), one.slice(half))]
+        parts.append(sums_of(pa.concat_tables(some), column))
+        counted = one.num_rows - one[column].null_count
+        assert sum(parts[-1][COUNT].to_pylist()) == counted
+        assert parts[-1].num_rows < counted or rows < 10
+    assert rows_of(metrics_of(index, *parts)) == rows_of(metrics_of(index, *told))

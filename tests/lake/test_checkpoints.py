@@ -17,6 +17,7 @@ from tests.protocols.emp import speech
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.lake.gold.fold.checkpoints import Checkpoint, CheckpointRules
+from wirelake.lake.gold.incremental import refresh, sum_minutes
 from wirelake.lake.store import delta
 from wirelake.lake.store.gold_names import session_of
 from wirelake.lake.tables import exchanges, violations
@@ -74,6 +75,18 @@ def test_rows_do_not_depend_on_checkpoints(history, tmp_path, without_spark, lat
     batches = cut(tables, protocol, random.Random(f"{protocol} {late}"), 5, late)
     assert built(tmp_path / "often", batches, OFTEN) == built(tmp_path / "once", [together(batches)], NEVER)
     assert delta.entries(tmp_path / "often", CHECKPOINTS), "no session got a checkpoint"
+
+
+def test_rows_do_not_depend_on_where_minutes_are_added_up(history, tmp_path, monkeypatch, without_spark):
+    """Tables of many rows are added up in tasks."""
+    protocol, tables = history
+    batches = cut(tables, protocol, random.Random(protocol), 3, 0.005)
+    small = built(tmp_path / "small", batches, NEVER)
+    monkeypatch.setattr(refresh, "TASK_ROWS", 0)
+    sums = []
+    monkeypatch.setattr(refresh, "sums_in_tasks", lambda *given: sums.append(sum_minutes.sums_in_tasks(*given)) or sums[-1])
+    assert built(tmp_path / "summed", batches, NEVER) == small
+    assert sums, "nothing was added up in tasks"
 
 
 @pytest.fixture

@@ -15,7 +15,10 @@ from wirelake.lake.gold.grouping import Groups, Integers, group, micros, numbers
 from wirelake.lake.tables.metrics import KEYS, TABLE
 from wirelake.lake.tables.schema import TIME
 
-__all__ = ["metrics_of"]
+__all__ = ["COUNT", "metrics_of", "sums_of"]
+
+COUNT: Final = "count"
+"""Column of sums: how many exchanges, or violations, a row stands for."""
 
 _MINUTE_US: Final = 60_000_000
 _SUMS: Final = ("messages", "bytes", "errors", "quarantined")
@@ -23,10 +26,28 @@ _SUMS: Final = ("messages", "bytes", "errors", "quarantined")
 _PERCENTILES: Final = {"latency_p50_us": 0.5, "latency_p95_us": 0.95, "latency_p99_us": 0.99}
 
 
+def sums_of(rows: pa.Table, time: str) -> pa.Table:
+    """Add up rows of `exchanges` or `violations` that are equal in all that metrics need; `time` names the column with the time.
+
+    There it has the minute. Sums of sums are sums: they have a column `count`, and add up what it has.
+    """
+    rows = rows.filter(pc.is_valid(rows[time]))
+    rows = rows.set_column(rows.schema.get_field_index(time), time, _minutes(rows[time]))
+    keys = [name for name in rows.column_names if name != COUNT]
+    plain = pa.table({name: rows[name].cast(_plain(rows[name].type)) for name in rows.column_names})
+    if COUNT not in plain.column_names:
+        plain = plain.append_column(COUNT, pa.array(np.ones(plain.num_rows, np.int64)))
+    return plain.group_by(keys, use_threads=False).aggregate([(COUNT, "sum")]).rename_columns({f"{COUNT}_sum": COUNT})
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def metrics_of(minute_index: pa.Table, exchanges: pa.Table, violations: pa.Table) -> pa.Table:
     """Add up the minute index, exchanges and violations of these minutes; rows are ordered by their keys.
 
-    Percentiles are exact, by nearest rank. Null is a subject like any other.
+    Exchanges and violations may be sums (`sums_of`). Percentiles are exact, by nearest rank. Null is a subject like any other.
     """
     exchanges = exchanges.filter(pc.is_valid(exchanges["requested"]))
     violations = violations.filter(pc.and_(pc.is_valid(violations["ts"]), _is_counted(violations["severity"])))
@@ -42,16 +63,23 @@ def metrics_of(minute_index: pa.Table, exchanges: pa.Table, violations: pa.Table
     summed, asked, broken = (
         Groups(of_row, groups.first) for of_row in np.split(groups.of_row, np.cumsum([minute_index.num_rows, exchanges.num_rows]))
     )
+    count = _counts(exchanges)
     columns: dict[str, object] = {name: keys[name].take(groups.first) for name in KEYS}
     columns |= {name: summed.totals(numbers(minute_index[name])) for name in _SUMS}
     columns["rate"] = summed.totals(numbers(minute_index["messages"])) / 60.0
-    columns["violations"] = broken.counts(np.ones(violations.num_rows, np.bool_))
-    columns["requests"] = asked.counts(np.ones(exchanges.num_rows, np.bool_))
-    columns |= {name: asked.counts(numbers(exchanges[name]) == 1) for name in ("late", "cancelled")}
+    columns["violations"] = broken.totals(_counts(violations))
+    columns["requests"] = asked.totals(count)
+    columns |= {name: asked.totals(count * (numbers(exchanges[name]) == 1)) for name in ("late", "cancelled")}
     is_answered = pc.is_valid(exchanges["latency_us"]).to_numpy()
-    columns["answered"] = asked.counts(is_answered)
-    columns |= _percentiles(asked.of_row[is_answered], numbers(exchanges["latency_us"])[is_answered], len(groups.first))
+    columns["answered"] = asked.totals(count * is_answered)
+    latency = numbers(exchanges["latency_us"])
+    columns |= _percentiles(asked.of_row[is_answered], latency[is_answered], count[is_answered], len(groups.first))
     return pa.table({name: columns[name] for name in TABLE.schema.names}, TABLE.schema)
+
+
+def _counts(rows: pa.Table) -> Integers:
+    """How many each row stands for."""
+    return numbers(rows[COUNT]) if COUNT in rows.column_names else np.ones(rows.num_rows, np.int64)
 
 
 def _is_counted(severity: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -69,16 +97,19 @@ def _keys(minute: pa.ChunkedArray, protocol: pa.ChunkedArray, subject: pa.Chunke
     return pa.table({"minute": minute.cast(TIME), "protocol": protocol.cast(pa.string()), "subject": subject.cast(pa.string())})
 
 
-def _percentiles(of_row: Integers, latency: Integers, count: int) -> dict[str, pa.Array]:
+def _percentiles(of_row: Integers, latency: Integers, count: Integers, groups: int) -> dict[str, pa.Array]:
     """The percentiles of each group: the smallest latency that so large a part of them does not exceed."""
-    ordered = latency[np.lexsort((latency, of_row))]
-    sizes = np.bincount(of_row, minlength=count)
-    starts = np.cumsum(sizes) - sizes
+    order = np.lexsort((latency, of_row))
+    ordered = latency[order]
+    until = np.cumsum(count[order])  # answers up to each row, in order of groups
+    sizes = np.zeros(groups, np.int64)
+    np.add.at(sizes, of_row, count)
+    before = np.cumsum(sizes) - sizes
     is_empty = sizes == 0
     result = {}
     for name, part in _PERCENTILES.items():
-        places = starts + np.ceil(part * sizes).astype(np.int64) - 1
-        values = np.zeros(count, np.int64)
-        values[~is_empty] = ordered[places[~is_empty]]
+        wanted = before + np.ceil(part * sizes).astype(np.int64)
+        values = np.zeros(groups, np.int64)
+        values[~is_empty] = ordered[np.searchsorted(until, wanted[~is_empty])]
         result[name] = pa.array(values, mask=is_empty)
     return result

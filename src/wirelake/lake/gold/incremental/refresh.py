@@ -34,11 +34,12 @@ from wirelake.lake.gold.incremental.affected import Affected, affected, minutes
 from wirelake.lake.gold.incremental.fold_sessions import fold_sessions
 from wirelake.lake.gold.incremental.judge_security import judge_security
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
+from wirelake.lake.gold.incremental.sum_minutes import sums_in_tasks
 from wirelake.lake.session.start import set_for_now
 from wirelake.lake.sources.tables import frame, spark_schema
 from wirelake.lake.store import delta, gold_commit, journal
 from wirelake.lake.store.slots import SLOTS, slot
-from wirelake.lake.tables import exchanges, ledger, messages, security, violations
+from wirelake.lake.tables import ledger, security, violations
 from wirelake.lake.tables.catalog import GOLD
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 from wirelake.lake.tables.schema import TIME, Table
@@ -55,6 +56,8 @@ _UTC: Final = {"spark.sql.session.timeZone": "UTC"}
 
 DRIVER_ROWS: Final = 2_000_000
 """Sums of up to this many rows are added up on the driver: planning a Spark job takes longer. Beyond, Spark SQL does it."""
+TASK_ROWS: Final = 500_000
+"""Tables with more rows are added up in tasks before."""
 
 
 def refresh(
@@ -117,11 +120,7 @@ class _Refresh:
         self._newest = newest
         self._scratch = scratch
         self._tell = tell
-        self._said = delta.files_by_batch(lake, messages.TABLE)
         self.tables = Rebuilding(lake)
-
-    def _rows(self, batches: Collection[int]) -> int:
-        return sum({file.path: file.rows for batch in batches for file in self._said.get(batch, ())}.values())
 
     def judge(self, keys: TrustStore | None) -> None:
         """Check all of history by these keys."""
@@ -142,11 +141,7 @@ class _Refresh:
         else:
             self._security(what, keys)
         self._tell(metrics.TABLE.name)
-        if self._rows(what.fresh) + self._rows_in(exchanges.TABLE, violations.TABLE, MINUTE_INDEX) <= DRIVER_ROWS:
-            self._small_metrics(what)
-        else:
-            with set_for_now(self._spark, _UTC):
-                self._metrics(what)
+        self._metrics(what)
         self._tell(topology.TABLE.name)
         if self._rows_in(CONNECTION_INDEX) <= DRIVER_ROWS:
             self._small_topology()
@@ -193,9 +188,36 @@ class _Refresh:
             changed[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
         return minutes(self._lake, what, changed)
 
-    def _small_metrics(self, what: Affected) -> None:
-        """Rebuild the minutes with new messages, or with changed rows in other gold tables, in this process."""
-        chosen = self._minutes(what)
+    def _metrics(self, what: Affected) -> None:
+        """Rebuild the minutes with new messages, or with changed rows in other gold tables.
+
+        Large tables are added up in tasks first. If even their sums are many, Spark SQL does the rest.
+        """
+        chosen = self._minutes(what) if self._built else []
+        told = sum(file.rows for table, _ in metrics.TOLD for file in self.tables.entries_afterwards(table))
+        if told <= TASK_ROWS:
+            parts = [self._told(table, column, chosen) for table, column in metrics.TOLD]
+        else:
+            parts = [self._summed(table, column, chosen) for table, column in metrics.TOLD]
+        if self._rows_in(MINUTE_INDEX) + sum(rows.num_rows for rows in parts) <= DRIVER_ROWS:
+            self._small_metrics(chosen, parts)
+        else:
+            with set_for_now(self._spark, _UTC):
+                self._large_metrics(chosen)
+
+    def _told(self, table: Table, column: str, chosen: Sequence[int]) -> pa.Table:
+        """Rows of these minutes of a gold table, with all that metrics need."""
+        is_near = _is_near(column, chosen) if chosen else None
+        columns = [name for name in metrics.COLUMNS if name in table.schema.names]
+        return delta.dataset(self._lake, table, self.tables.files_afterwards(table)).to_table(columns=columns, filter=is_near)
+
+    def _summed(self, table: Table, column: str, chosen: Sequence[int]) -> pa.Table:
+        """The same, added up in tasks."""
+        edges = (chosen[0], chosen[-1] + _MINUTE_US) if chosen else None
+        return sums_in_tasks(self._spark, self.tables.files_afterwards(table), table, column, edges, self._scratch)
+
+    def _small_metrics(self, chosen: Sequence[int], told: Sequence[pa.Table]) -> None:
+        """Rebuild these minutes in this process; all of them, if gold tables are built anew."""
         within = pa.array(chosen, pa.int64())
 
         def in_minutes(column: str, rows: pa.Table) -> pa.Table:
@@ -203,13 +225,8 @@ class _Refresh:
             return rows.filter(pc.is_in(pc.subtract(times, _remainder(times)), value_set=within)) if self._built else rows
 
         said = delta.dataset(self._lake, MINUTE_INDEX).to_table(filter=pads.field("batch") <= self._newest)
-        parts = [in_minutes("minute", said)]
-        for table, column in metrics.TOLD:
-            columns = [name for name in metrics.COLUMNS if name in table.schema.names]
-            is_near = _is_near(column, chosen) if self._built and chosen else None
-            rows = delta.dataset(self._lake, table, self.tables.files_afterwards(table)).to_table(columns=columns, filter=is_near)
-            parts.append(in_minutes(column, rows))
-        built = metrics_of(*parts)
+        parts = [in_minutes(column, rows) for (_, column), rows in zip(metrics.TOLD, told, strict=True)]
+        built = metrics_of(in_minutes("minute", said), *parts)
 
         def stays(before: pa.Table) -> tuple[pa.Table, list[bytes]]:
             kept = before.filter(pc.invert(pc.is_in(before["minute"].cast(pa.int64()), value_set=within)))
@@ -225,12 +242,11 @@ class _Refresh:
         keys = ["/".join(pair).encode() for pair in zip(*(rows[name].to_pylist() for name in topology.TABLE.grain), strict=True)]
         self.tables.replace_rows(topology.TABLE, rows, keys, _EVERY_SLOT, None)
 
-    def _metrics(self, what: Affected) -> None:
-        """Rebuild the minutes with new messages, or with changed rows in other gold tables, by Spark SQL."""
+    def _large_metrics(self, changed: Sequence[int]) -> None:
+        """Rebuild these minutes by Spark SQL; all of them, if gold tables are built anew."""
         said = [frame(self._spark, self._lake, MINUTE_INDEX).where(sql.col("batch") <= self._newest)]
         said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
         times = ("minute", *(column for _, column in metrics.TOLD))
-        changed = self._minutes(what)
         slots = frozenset(slot(str(minute).encode()) for minute in changed)
         at = self._scratch / "minutes.parquet"
         pq.write_table(pa.table({"minute_us": pa.array(changed, pa.int64())}), at)
