@@ -14,10 +14,10 @@ from wirelake.explore.reading.inputs import Reading
 from wirelake.explore.reading.records import Message, Unanswered, Unreadable, Unrecognised, Violation
 from wirelake.explore.reading.watch import Watcher
 from wirelake.protocols import kernel
-from wirelake.protocols.emp.messages import Bye, Data, Hello, RequestResponse
+from wirelake.protocols.emp.messages import Bye, Data, Hello, Ping, RequestResponse
 from wirelake.protocols.emp.wire import encode
 
-HELLO, BYE = encode(Hello()), encode(Bye())
+HELLO, BYE, PING = encode(Hello()), encode(Bye()), encode(Ping())
 
 
 def asked(number: int, body: bytes = b"?") -> bytes:
@@ -221,6 +221,36 @@ def test_a_watcher_tells_which_rule_was_broken_as_soon_as_it_is(tmp_path):
         assert (broken.rule, broken.clause, broken.culprit) == ("RESPONSE_UNMATCHED", "EMP-16", "client 127.0.0.1:40000")
     read = records(tmp_path / "a.pcapng")
     assert [one.rule for one in of(Violation, read)] == [one.rule for one in of(Violation, told)], "a file says the same"
+
+
+@pytest.mark.parametrize(("said", "rule", "clause"), [((HELLO, PING), "PONG_TIMEOUT", "EMP-32"), ((), "HANDSHAKE_TIMEOUT", "EMP-29")])
+def test_a_watcher_tells_by_a_clock_what_does_not_come_in_time(tmp_path, said, rule, clause):
+    told, seen, later = [], threading.Event(), threading.Event()
+
+    def tell(one):
+        told.append(one)
+        if isinstance(one, Violation):
+            seen.set()
+
+    def now():
+        return time.time() + 1000 * later.is_set()
+
+    with (
+        Watcher(tell, check_seconds=0.01, clock=now) as watcher,
+        Recorder(tmp_path / "a.pcapng", protocol="emp", watch=watcher) as recorder,
+    ):
+        talk = recorder.connection(role="server", local=("127.0.0.1", 5040), remote=("127.0.0.1", 40_000))
+        talk.received(HELLO)
+        for data in said:
+            talk.sent(data)
+        assert not seen.wait(0.2), "nothing is due yet"
+        later.set()
+        assert seen.wait(30)
+        (broken,) = of(Violation, told)
+        assert (broken.rule, broken.clause) == (rule, clause)
+        assert broken.by == ("client" if said else "server")
+        talk.closed("reset")
+    assert [one.rule for one in of(Violation, told)].count(rule) == 1, "told once"
 
 
 def test_a_watcher_that_falls_behind_says_so_and_goes_on(caplog):

@@ -37,7 +37,7 @@ def without_spark(monkeypatch):
 
     def run_fold(spark, work, count):
         results = [work(number) for number in range(count)]
-        log.messages.append(sum(msgspec.msgpack.decode(one, type=Written).messages for one in results))
+        log.messages.append(sum(item.messages for one in results for item in msgspec.msgpack.decode(one, type=list[Written])))
         return results
 
     monkeypatch.setattr(fold_sessions, "run_tasks", run_fold)

@@ -48,6 +48,10 @@ MAX_SESSIONS: Final = 100_000
 """Sessions that are watched at the same time; beyond this, those that began first end."""
 MAX_NUMBERS: Final = 1 << 17
 """Messages whose number is remembered, for answers that name their request; twice as many at most."""
+MAX_CHECKED: Final = 1000
+"""Sessions that are asked at once what is overdue; the others' turn comes later."""
+MAX_MISSED: Final = 1000
+"""Findings of one session that a clock tells; later ones are told when the next message comes, or at the end."""
 SHOWN_BYTES: Final = 64 << 10
 """Bytes of a field that are kept."""
 
@@ -106,12 +110,14 @@ _Item = tuple[int, int, bytes, _Lost | _Said | _Happened]
 class _Session:
     """A session that is watched."""
 
-    __slots__ = ("analyzer", "ends", "protocol")
+    __slots__ = ("analyzer", "ends", "missed", "protocol")
 
     def __init__(self, protocol: str, ends: Ends) -> None:
         self.protocol = protocol
         self.analyzer: SessionAnalyzer = analyzer_of(protocol)()
         self.ends = ends
+        self.missed: set[tuple[object, ...]] = set()
+        """What was told as overdue by a clock; at most `MAX_MISSED`."""
 
 
 class Analysis:
@@ -139,6 +145,8 @@ class Analysis:
         """Connection -> the nodes that used it."""
         self._numbers: dict[bytes, int] = {}
         self._said_unrecognised: dict[tuple[object, ...], None] = {}
+        self._asked = 0
+        """Where the next question for what is overdue begins, among the sessions."""
 
     # What the caller feeds.
 
@@ -161,6 +169,30 @@ class Analysis:
         """Nothing more comes: end all sessions."""
         for session_id in list(self._sessions):
             yield from self._end(session_id)
+
+    def overdue(self, now: int) -> Iterator[Record]:
+        """Rules that are broken because something did not come until `now`, in microseconds since 1970.
+
+        They are what would be found if every session ended now, after a last message of this moment. Asks some sessions each time.
+        """
+        ids = list(self._sessions)
+        start = self._asked % max(len(ids), 1)
+        asked = (ids[start:] + ids[:start])[:MAX_CHECKED]
+        self._asked = start + len(asked)
+        for session_id in asked:
+            session = self._sessions[session_id]
+            if session.analyzer.last_seen == NO_TIME or len(session.missed) >= MAX_MISSED:
+                continue
+            later = type(session.analyzer).decode(session.analyzer.encode())
+            later.last_said = now
+            later.findings = []
+            later.end()
+            is_whole = later.is_whole
+            for finding in later.findings:
+                is_missing = finding.message_id is None and finding.ts <= now and (is_whole or not finding.needs_whole)
+                if is_missing and (key := _place(finding)) not in session.missed:
+                    session.missed.add(key)
+                    yield self._violation(session, session_id, finding, None)
 
     # Rows to values.
 
@@ -310,7 +342,7 @@ class Analysis:
         findings, analyzer.findings = analyzer.findings, []
         is_whole = analyzer.is_whole
         for finding in findings:
-            if is_whole or not finding.needs_whole:
+            if (is_whole or not finding.needs_whole) and not (session.missed and _place(finding) in session.missed):
                 yield self._violation(session, session_id, finding, message)
 
     def _violation(self, session: _Session, session_id: bytes, finding: Finding, message: Message | None) -> Violation:
@@ -387,6 +419,11 @@ class Analysis:
                     self._said_unrecognised[row[:6]] = None
                     yield one
         _forget(self._said_unrecognised, MAX_SESSIONS)
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    """What makes a finding without a message the same as one that was told before."""
+    return finding.rule, finding.to_server, finding.source, finding.offset, finding.message_id
 
 
 def _order(happened: _Item) -> tuple[int, int, bytes]:

@@ -95,6 +95,10 @@ class Chain:
         """The records of what was read; more comes later."""
         return self._records(items, is_end=False)
 
+    def overdue(self, now: int) -> Iterator[Record]:
+        """Rules that are broken because something did not come until `now`, in microseconds since 1970."""
+        return self._analysis.overdue(now)
+
     def end(self) -> Iterator[Record]:
         """The records of what is left when nothing more comes."""
         yield from self._records((), is_end=True)

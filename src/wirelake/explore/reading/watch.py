@@ -5,14 +5,15 @@ with Watcher(print) as watcher, Recorder("recording.pcapng", protocol="emp", wat
     ...
 ```
 
-A thread decodes and judges, so that the peer never waits. A watcher that falls behind loses bytes and says so. It then goes on with no
-session known.
+A thread decodes and judges, so that the peer never waits. What does not come in time is told by a clock, about a second after it was due.
+A watcher that falls behind loses bytes and says so. It then goes on with no session known.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from hashlib import blake2b
 from types import TracebackType
@@ -27,20 +28,34 @@ from wirelake.explore.reading.inputs import Pipe, items_of
 from wirelake.explore.reading.records import Record
 from wirelake.protocols import names
 
-__all__ = ["MAX_WAITING", "Watcher"]
+__all__ = ["CHECK_SECONDS", "MAX_WAITING", "Watcher"]
 
 log = logging.getLogger("wirelake.watch")
 
 MAX_WAITING: Final = 64 << 20
 """Bytes that may wait for the watcher."""
+CHECK_SECONDS: Final = 1.0
+"""How often it is checked what is overdue."""
 _SOURCE: Final = Source("live", blake2b(b"live", digest_size=8).digest(), 0)
 
 
 class Watcher:
     """The `watch` of a `Recorder`. `tell` gets every record, from the watcher's thread."""
 
-    def __init__(self, tell: Callable[[Record], None], options: ReadOptions | None = None, *, max_waiting: int = MAX_WAITING) -> None:
+    def __init__(
+        self,
+        tell: Callable[[Record], None],
+        options: ReadOptions | None = None,
+        *,
+        max_waiting: int = MAX_WAITING,
+        check_seconds: float = CHECK_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` is that of the recorder."""
         self._tell = tell
+        self._check_seconds = check_seconds
+        self._clock = clock
+        self._checked = clock()
         self._options = options or ReadOptions()
         self._max_waiting = max_waiting
         self.counter = Counter()
@@ -103,11 +118,21 @@ class Watcher:
     def _step(self) -> bool:
         """Read what came; False at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closing)
+            self._changed.wait_for(lambda: self._queue or self._closing, self._check_seconds)
+            now, is_closing = self._clock(), self._closing
             queue, self._queue, self._waiting = self._queue, [], 0
             has_lost, self._has_lost = self._has_lost, False
-            if not queue:
-                return False
+        if is_closing and not queue:
+            return False
+        if queue:
+            self._read(queue, has_lost=has_lost)
+        if abs(now - self._checked) >= self._check_seconds:
+            self._checked = now
+            for record in self._chain.overdue(round(now * 1_000_000)):
+                self._tell(record)
+        return True
+
+    def _read(self, queue: list[bytes], *, has_lost: bool) -> None:
         if has_lost:
             log.warning("%d bytes were not watched: too many waited", self.lost)
             self._begin()
@@ -116,4 +141,3 @@ class Watcher:
         for step in self._walk.steps():
             for record in self._chain.feed(items_of(self._reader.step(step))):
                 self._tell(record)
-        return True

@@ -45,9 +45,10 @@ def fold_sessions(spark: SparkSession, lake: Path, what: Affected, newest: int, 
     """
     started = time.monotonic()
     planned = plan_items(spark, lake, FOLDED, what, scratch, index=what.index, most=KEY_RANGE_ROWS, settled=_SETTLED)
-    count = len(planned.plan.items)
+    count = len(planned.tasks)
     given = msgspec.msgpack.encode(Work(planned.plan, settings.of(lake).late_seconds, what.newest, newest, CHECKPOINT_RULES))
-    results = [msgspec.msgpack.decode(result, type=Written) for result in run_tasks(spark, partial(_run, given), count)]
+    told = run_tasks(spark, partial(_run, given, planned.tasks), count)
+    results = [one for result in told for one in msgspec.msgpack.decode(result, type=list[Written])]
     _LOG.info(
         "%s messages of %s sessions folded by %d tasks, %.1f s",
         f"{sum(one.messages for one in results):,}",
@@ -66,6 +67,7 @@ def fold_sessions(spark: SparkSession, lake: Path, what: Affected, newest: int, 
     return changes
 
 
-def _run(given: bytes, number: int) -> bytes:
-    """In a task."""
-    return msgspec.msgpack.encode(work.run(msgspec.msgpack.decode(given, type=Work), number))
+def _run(given: bytes, tasks: list[list[int]], number: int) -> bytes:
+    """In a task: fold its items, one after the other."""
+    todo = msgspec.msgpack.decode(given, type=Work)
+    return msgspec.msgpack.encode([work.run(todo, item) for item in tasks[number]])

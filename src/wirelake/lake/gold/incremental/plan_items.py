@@ -27,14 +27,18 @@ __all__ = ["ItemPlan", "covers", "plan_items"]
 
 _SMALL_ROWS: Final = 20_000
 """Messages that are not worth a second task."""
+_SMALL_FILES_ROWS: Final = 1_000_000
+"""Rows in replaced files that one task copies, if it has few messages to read."""
 
 
 class ItemPlan:
     """Work items, and the files of each table that they replace."""
 
-    def __init__(self, plan: Plan, removed: dict[str, list[File]]) -> None:
+    def __init__(self, plan: Plan, removed: dict[str, list[File]], tasks: list[list[int]]) -> None:
         self.plan: Final = plan
         self.removed: Final = removed
+        self.tasks: Final = tasks
+        """The items of each task, by number."""
 
 
 def plan_items(
@@ -80,7 +84,9 @@ def plan_items(
         write_plan(index, what.links, of_row, items, at)
     if not what.is_all:
         pq.write_table(pa.table({"session_id": what.keys}), keys)
-    return ItemPlan(Plan(str(lake), str(at), None if what.is_all else str(keys), items), removed)
+    is_small = messages <= _SMALL_ROWS and sum(file.rows for each in removed.values() for file in each) <= _SMALL_FILES_ROWS
+    tasks = [list(range(len(items)))] if is_small and items else [[number] for number in range(len(items))]
+    return ItemPlan(Plan(str(lake), str(at), None if what.is_all else str(keys), items), removed, tasks)
 
 
 def _unread(lake: Path, index: pa.Table, checkpoints: Collection[File]) -> int:
