@@ -402,6 +402,7 @@ def test_words_keep_spaces_and_signs():
     assert info_words("plain words =x y=") == {"y": ""}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: make tools, or apt-get install -y tshark")
 def test_wireshark_opens_a_recording(tmp_path):
     path = tmp_path / "talk.pcapng"

@@ -159,6 +159,7 @@ def test_pages_have_no_private_words(page):
     assert [str(one) for one in in_text(page, page.read_text())] == []
 
 
+@pytest.mark.slow
 def test_tests_are_found_by_id_by_name_and_by_fault():
     found = citations.tests_by_citation("event_mesh", {"ENC_LENGTH_MSB": "§4.2.1", "NOBODY": "EMM-99"})
     assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["EMM-15"]

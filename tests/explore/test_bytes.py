@@ -68,6 +68,7 @@ def ways(protocol: str) -> Iterator[tuple[Any, tuple[int, ...]]]:
         yield limits, limits.for_scan()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "wire"), [pytest.param(protocol, wire, id=name) for name, protocol, wire in vectors()])
 def test_every_byte_of_a_vector_has_one_field(protocol: str, wire: bytes) -> None:
     """Also where a vector is broken: whatever a scanner accepts, and with each byte turned over."""

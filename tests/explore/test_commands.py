@@ -72,6 +72,7 @@ def test_every_byte_of_a_message_is_printed_with_its_field(talks: Path, capsys: 
     assert any("request_id = 1" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_bytes_of_a_file_that_is_gone(fill: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = emp_recording(tmp_path / "emp.pcapng")
     lake = lake_of(fill, tmp_path / "lake", [path])
@@ -88,6 +89,7 @@ def test_bytes_of_a_message_that_is_not_there(talks: Path, capsys: pytest.Captur
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_explore_serves_until_it_is_interrupted(talks: Path) -> None:
     arguments = [sys.executable, "-m", "wirelake", "explore", str(talks)]
     with subprocess.Popen(

@@ -160,6 +160,7 @@ def test_a_full_disk_is_nobody_s_fault(tmp_path, monkeypatch):
     assert delta.batch(lake, TABLES["ledger"]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wording", ["as it is", "another"])
 def test_a_recording_that_needs_a_shuffle_after_all_is_read_with_one(tmp_path, monkeypatch, wording):
     """Planning sees EMP in the first bytes; YAMP comes later. The code leads to the retry, the wording is free."""

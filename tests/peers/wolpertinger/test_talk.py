@@ -52,6 +52,7 @@ class Namesake:
         return self._peer.remote("sHOP") if name == "shop_by_any_name" else getattr(self._peer, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_conversation_over_every_stream(way, factory):
     async def main():

@@ -250,6 +250,7 @@ print(compiled(scan)(np.frombuffer(data, np.uint8), 0, len(data), row, parts, DE
 """
 
 
+@pytest.mark.slow
 def test_with_numba_switched_off_the_rows_are_the_same():
     outputs = [
         subprocess.run(

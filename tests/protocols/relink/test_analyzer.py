@@ -376,6 +376,7 @@ def test_the_order_of_time_does_where_no_two_connections_overlap(seed):
         assert results(in_time) == results(analyzed(session))
 
 
+@pytest.mark.slow
 def test_every_rule_that_can_be_seen_is_broken_somewhere():
     broken = {one.rule for seed in range(24) for session in histories(seed) for one in analyzed(session).findings}
     visible = {fault.name for fault in Fault if fault not in NOT_SEEN}

@@ -288,6 +288,7 @@ def in_time(session):
     return sorted(every, key=lambda one: one[:2])
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_where_the_state_was_stored(random_sessions):
     dice = random.Random(7)
     for session in random_sessions.values():

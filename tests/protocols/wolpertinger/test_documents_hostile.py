@@ -167,6 +167,7 @@ HUGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 @each("document", HUGE.values(), ids=HUGE.keys())
 def test_a_mebibyte_of_anything_is_refused_fast_with_a_short_detail(document):
@@ -193,6 +194,7 @@ print(peak(range(2, 12)) / first)
 """
 
 
+@pytest.mark.slow
 def test_names_that_strangers_invent_are_not_remembered():
     parsed = subprocess.run([sys.executable, "-c", INVENTED], capture_output=True, text=True, check=True)
     assert float(parsed.stdout) < 1.1
