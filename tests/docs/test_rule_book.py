@@ -43,6 +43,7 @@ def cited():
     return [one for path in citations.files("src", "tests", "docs") for one in citations.in_file(path)]
 
 
+@pytest.mark.slow
 def test_every_cited_id_resolves(cited):
     assert len(cited) > 1500
     lost = [one for one in cited if one.protocol is None or book(one.protocol).find(one.id) is None]

@@ -211,6 +211,7 @@ def place_of(message: Message) -> Place:
     return Place(message.protocol, message.source, message.offset, message.length, message.size, own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda each: each.__name__)
 def test_the_bytes_of_a_message_are_those_that_were_decoded(tmp_path: Path, capture: Any) -> None:
     found = messages_of(capture(tmp_path / "a.pcap"))

@@ -45,6 +45,7 @@ def test_a_session_is_a_ladder(talks: Path, capsys: pytest.CaptureFixture[str]) 
     assert any("three" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_one_side_of_a_session_and_a_window_of_it(talks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     session = one(talks, "SELECT session_id FROM sessions WHERE protocol = 'emp'")
     assert run(["session", str(talks), session, "--side", "server", "-T", "json"]) == ExitCode.OK
@@ -126,6 +127,7 @@ def test_explore_that_cannot_be_served(
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sql", "flags", "text"),
     [

@@ -93,6 +93,7 @@ def test_the_lead_summarises_the_report(page: str) -> None:
     assert "Rules were broken 3 times. Every byte is accounted for." in said
 
 
+@pytest.mark.slow
 def test_findings_are_grouped_with_their_clause_and_first_place(lake: Path, page: str) -> None:
     first, second, third = summarise(lake).findings
     assert (first.rule, first.count, first.by_client, first.by_server, first.ended) == ("HELLO_REPEATED", 2, 1, 1, 1)
@@ -104,6 +105,7 @@ def test_findings_are_grouped_with_their_clause_and_first_place(lake: Path, page
     assert re.search("EMP-25 A second hello HELLO_REPEATED error 2 .* a.pcapng byte 20, 12 bytes .* EMP-30 A pong nobody asked for", said)
 
 
+@pytest.mark.slow
 def test_findings_of_severity_info_are_listed_apart_and_not_counted(lake: Path, page: str) -> None:
     said = Reader(page).text
     broken, _, rest = said.partition("Noted, but no violations")
@@ -311,6 +313,7 @@ def test_an_absent_lake_is_an_error(tmp_path: Path) -> None:
         summary(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_an_empty_lake_has_a_page_that_says_so(fill: Callable[..., Path], tmp_path: Path) -> None:
     said = Reader(report(fill, tmp_path, {})).text
     assert "This lake is empty." in said
@@ -346,6 +349,7 @@ def test_nothing_is_loaded_and_nothing_runs(page: str) -> None:
     assert "url(" not in page
 
 
+@pytest.mark.slow
 def test_text_from_the_wire_never_becomes_markup(fill: Callable[..., Path], tmp_path: Path) -> None:
     said = {"source": HOSTILE, "text": HOSTILE, "clause": HOSTILE}
     place = {"offset": 1, "length": 1}

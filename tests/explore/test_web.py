@@ -86,6 +86,7 @@ def test_all_files_of_a_page_are_there(client: httpx.Client) -> None:
         assert client.get(f"/static/{''.join(name)}").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_message_has_its_bytes_and_fields(client: httpx.Client) -> None:
     rows = client.get("/messages.json").json()["rows"]
     for row in {(row["protocol"], row["name"], row["session"]): row for row in rows}.values():
@@ -109,6 +110,7 @@ def test_a_file_that_is_gone_is_said_on_the_page(fill: Callable[..., Path], tmp_
     assert "request_id" in text
 
 
+@pytest.mark.slow
 def test_lists_go_on_where_they_ended(client: httpx.Client) -> None:
     whole = [row["id"] for row in client.get("/messages.json?limit=1000").json()["rows"]]
     seen, after = [], ""
@@ -148,6 +150,7 @@ def test_what_cannot_be_answered_says_why(client: httpx.Client, path: str, statu
         assert text in response.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [
@@ -173,6 +176,7 @@ def test_sql_reads_the_tables_of_the_lake_and_nothing_else(client: httpx.Client,
     assert "root:" not in response.text
 
 
+@pytest.mark.slow
 def test_sql_has_a_table_and_a_chart(client: httpx.Client) -> None:
     sql = "SELECT protocol, count(*) AS messages FROM messages GROUP BY protocol ORDER BY protocol"
     assert client.get("/sql.json", params={"sql": sql}).json()["rows"][0][0] == "emp"

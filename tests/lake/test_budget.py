@@ -91,6 +91,7 @@ HONEST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", HONEST)
 def test_honest_rows_are_the_same_however_small_the_batches_are(tmp_path, protocol):
     path = recorded(tmp_path / "talk.pcapng", protocol, HONEST[protocol])

@@ -146,6 +146,7 @@ def test_a_packed_file_that_cannot_be_decoded_is_accounted_for_as_it_lies(tmp_pa
     assert row["raw"] == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_nobody_s_fault(tmp_path, monkeypatch):
     path = capture(tmp_path / "a.pcap", 40_000, b"one")
     lake = lake_at(tmp_path / "lake")

@@ -42,6 +42,7 @@ def test_every_protocol_that_has_peers_has_an_example():
     assert with_peers == set(SAID)
 
 
+@pytest.mark.slow
 def test_importing_the_way_in_imports_no_spark_and_says_what_it_has():
     names = ("open_lake", "table_names", "query", "report", "spark_session")  # these work without Spark, or start it themselves
     code = f"import sys, wirelake.lake as lake; dir(lake); [getattr(lake, name) for name in {names}]; print('pyspark' in sys.modules)"

@@ -79,6 +79,7 @@ def test_the_launcher_drops_one_module_and_keeps_every_other_argument(tmp_path):
     assert (said.stderr, log.read_text()) == ("", "talk\n")
 
 
+@pytest.mark.slow
 def test_reading_a_lake_does_not_import_spark():
     modules = ", ".join(f"wirelake.lake.{name}" for name in ("tables.catalog", "store.delta", "session.start", "api"))
     code = f"import sys, {modules}; print('pyspark' in sys.modules)"

@@ -252,6 +252,7 @@ def test_methods_that_still_run_at_the_end_are_cancelled():
     run(main)
 
 
+@pytest.mark.slow
 def test_a_server_that_leaves_ends_its_conversations(way):
     async def main():
         async with serve(way.address, Shop, tls=way.server) as server:

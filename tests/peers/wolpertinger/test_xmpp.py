@@ -69,6 +69,7 @@ def test_who_comes_back_without_having_said_goodbye_is_let_in_again(xmpp, tls):
     run(main)
 
 
+@pytest.mark.slow
 def test_a_server_may_speak_first_over_its_login(xmpp, tls):
     async def main():
         async with (

@@ -334,6 +334,7 @@ class Meter:
         return Decompressor()
 
 
+@pytest.mark.slow
 def test_many_tiny_members_take_linear_time(monkeypatch):
     """A member of nothing takes 20 bytes, so a small message can unpack to a million of them; each must not copy all that follow."""
     meter = Meter()

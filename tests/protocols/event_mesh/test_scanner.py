@@ -132,6 +132,7 @@ def test_text_is_checked_after_joining():
     assert fault_of(packet(name + tlv(1, letter[:1]) + tlv(1, letter[1:]))) is Fault.INVALID_UTF8, "a shorter piece ends a value"
 
 
+@pytest.mark.slow
 def test_every_pair_and_many_triples_of_bytes_as_text():
     for first in range(0x7F, 0x100):
         for second in (0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF):

@@ -349,6 +349,7 @@ def test_a_state_can_be_stored_between_any_two_messages(seed):
         assert results(current) == results(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_events_may_be_fed_earlier_than_messages(seed):
     for session in histories(seed):
@@ -362,6 +363,7 @@ def test_events_may_be_fed_earlier_than_messages(seed):
         assert results(in_time) == results(events_first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_the_order_of_time_does_where_no_two_connections_overlap(seed):
     for session in histories(seed):

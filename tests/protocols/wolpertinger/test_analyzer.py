@@ -307,6 +307,7 @@ def test_results_do_not_depend_on_where_the_state_was_stored(random_sessions):
         assert results(analyzer) == results(fed(session))
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_when_events_come(random_sessions):
     for session in random_sessions.values():
         analyzer = Analyzer()

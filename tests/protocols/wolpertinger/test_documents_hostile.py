@@ -122,6 +122,7 @@ def test_a_limit_of_depth_beyond_what_python_allows_ends_in_a_refusal_and_not_in
     assert refused.value.fault is Fault.VALUE_UNSENDABLE
 
 
+@pytest.mark.slow
 def test_wolp_17_elements_are_limited_and_the_limit_itself_is_allowed():
     for parsed in (held("string", ""), held("string", "") + "<!-- -->"):
         assert isinstance(decode(call(parsed).encode(), DocumentLimits(max_elements=6)), Call)
