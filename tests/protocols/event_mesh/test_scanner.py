@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -239,28 +236,3 @@ def test_whatever_the_encryption_metadata(value):
 def test_whatever_the_bytes(data):
     scanned(data)
     scanned(packet(data))
-
-
-UNCOMPILED = """
-import sys, numpy as np
-from wirelake.protocols.event_mesh.scanner import *
-from wirelake.protocols.kernel import compiled
-data = bytes.fromhex(sys.argv[1])
-row, parts = np.zeros(ROW_COLUMNS, np.int64), np.zeros(64 * PART_COLUMNS, np.int64)
-print(compiled(scan)(np.frombuffer(data, np.uint8), 0, len(data), row, parts, DEFAULT_LIMITS.for_scan()), row.tolist(), parts.tolist())
-"""
-
-
-@pytest.mark.slow
-def test_with_numba_switched_off_the_rows_are_the_same():
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", UNCOMPILED, SPOKEN["keyed"].hex()],
-            env=os.environ | {"NUMBA_DISABLE_JIT": disabled},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for disabled in ("0", "1")
-    ]
-    assert outputs[0] == outputs[1] != ""

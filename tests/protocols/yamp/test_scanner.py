@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -251,34 +247,3 @@ def test_what_is_certain():
 )
 def test_sniff(data, is_yamp):
     assert sniff(data) is is_yamp
-
-
-# The third form: Numba switched off, arrays all the same.
-
-UNCOMPILED = """
-import sys
-import numpy as np
-from wirelake.protocols.yamp.scanner import DEFAULT_LIMITS, ROW_COLUMNS, walk
-from wirelake.protocols.kernel import compiled
-data = np.frombuffer(bytes.fromhex(sys.argv[1]), np.uint8)
-rows, run_of, parts, ends = (np.zeros(size, np.int64) for size in (64 * ROW_COLUMNS, 64, 1, 1))
-said = compiled(walk)(data, np.array([0]), np.array([len(data)]), 0, 0, rows, run_of, parts, ends, DEFAULT_LIMITS.for_scan())
-print([int(one) for one in said], rows[: said[0] * ROW_COLUMNS].tolist(), ends.tolist())
-"""
-
-
-@pytest.mark.slow
-def test_arrays_are_read_the_same_with_numba_switched_off():
-    """Bytes of an array are small unsigned numbers that overflow unless they are widened: 300 bytes are more than 255."""
-    data = b"".join(SPOKEN.values()) + speech.event("é".encode() * 100, bytes(300)) + b"\x63 ?" + speech.event()
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", UNCOMPILED, data.hex()],
-            env=os.environ | {"NUMBA_DISABLE_JIT": disabled},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for disabled in ("0", "1")
-    ]
-    assert outputs[0] == outputs[1]
