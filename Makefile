@@ -51,7 +51,7 @@ demo: $(VENV)/.lake  ## Run peers, record, ingest, report: the whole pipeline on
 
 ##@ Test
 quick: $(VENV)/.test  ## Run the tests that need neither Spark nor much time, in two processes (WORKERS)
-	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder -m 'not spark and not slow and not long'
+	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --hypothesis-profile quick -m 'not spark and not slow and not long'
 
 test: $(VENV)/.test  ## Run all tests in two processes (WORKERS), those with Spark in one of them; lists the slowest and the skipped ones
 	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --durations 20 -rs

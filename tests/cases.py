@@ -1,4 +1,4 @@
-"""Many cases of a pure function as one test.
+"""Many cases of a pure function as one test, and fewer of them in `make quick`.
 
 `pytest.mark.parametrize` makes a test of every case: pytest collects, schedules and reports each one. Where hundreds of cases take
 microseconds each, that costs more than the cases themselves.
@@ -9,11 +9,29 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["each"]
+import pytest
+from hypothesis import settings
+
+__all__ = ["QUICK_EXAMPLES", "WHOLE_EXAMPLES", "each", "examples", "seeds"]
+
+WHOLE_EXAMPLES: Final = 100
+"""Examples of a Hypothesis test in `make test`, unless it says otherwise."""
+QUICK_EXAMPLES: Final = 15
+"""Examples of such a test in `make quick`."""
 
 Test = Callable[..., None]
+
+
+def examples(count: int, **more: Any) -> settings:
+    """So many examples of a Hypothesis test in `make test`, and a share of them in `make quick`."""
+    return settings(max_examples=max(1, count * settings().max_examples // WHOLE_EXAMPLES), **more)
+
+
+def seeds(count: int, quick: int) -> list[Any]:
+    """Seeds for `pytest.mark.parametrize`: all in `make test`, the first ones in `make quick`."""
+    return [pytest.param(seed, marks=() if seed < quick else pytest.mark.slow) for seed in range(count)]
 
 
 def each(

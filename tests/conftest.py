@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from tests.cases import QUICK_EXAMPLES, WHOLE_EXAMPLES
 
 from wirelake.protocols import kernel
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
-settings.register_profile("wirelake", derandomize=True, deadline=None)
+settings.register_profile("wirelake", derandomize=True, deadline=None, max_examples=WHOLE_EXAMPLES)
+settings.register_profile("quick", parent=settings.get_profile("wirelake"), max_examples=QUICK_EXAMPLES)
 settings.load_profile("wirelake")
 
 ROOT = Path(__file__).parents[1]

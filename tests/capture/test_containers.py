@@ -263,6 +263,7 @@ def peak(path: Path, window: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr("wirelake.protocols.kernel._use_compiled", True)
     path = tmp_path / "garbage"

@@ -40,6 +40,7 @@ def first_lost_and_backwards(count):
     return head + rest[::-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [twice_each, twice_in_turn, first_lost, first_lost_and_backwards])
 def test_twice_the_segments_take_twice_the_work(tmp_path, made):
     def work(count: int) -> int:

@@ -155,6 +155,7 @@ def test_the_user_ends_a_torn_record_and_it_is_cut(tmp_path):
     assert (spoken(reader.blocks), ledger_entries(reader.blocks)) == one_reading(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("short", [0, 10, 23, 24, 30, 60])
 def test_a_file_that_stays_without_a_packet_for_long_is_read_when_one_comes(tmp_path, short):
     """As tcpdump leaves it on a quiet line: a header, or a part of one."""

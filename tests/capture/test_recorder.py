@@ -402,6 +402,7 @@ def test_words_keep_spaces_and_signs():
     assert info_words("plain words =x y=") == {"y": ""}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: make tools, or apt-get install -y tshark")
 def test_wireshark_opens_a_recording(tmp_path):
     path = tmp_path / "talk.pcapng"
@@ -427,6 +428,7 @@ def test_capinfos_finds_every_record_and_who_wrote_them(tmp_path):
     assert "Wireshark Upper PDU export" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed: make tools, or apt-get install -y tshark")
 def test_wireshark_opens_runs_up_to_the_limit_we_name(tmp_path):
     path = tmp_path / "talk.pcapng"

@@ -164,6 +164,7 @@ def damaged(kind: str, order: str = "<", count: int = 12) -> tuple[bytes, list[i
     return raw, places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("kind", ["pcap", "pcapng"])
 def test_a_corrupt_record_costs_itself_only(tmp_path, kind, order):

@@ -150,6 +150,7 @@ def test_any_cuts_give_what_one_reader_finds(tmp_path, name):
     assert wrong > CUTS // 50  # these files do deceive
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_single_cut_near_the_start_gives_what_one_reader_finds(tmp_path, name):
     path = tmp_path / "file"

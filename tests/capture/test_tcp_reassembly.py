@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.capture.build import ACK, FIN, PSH, SYN, Talk, accounts, events, said, talk_of
 from tests.capture.test_tcp_flows import items, read_packets, read_talk, segments_of
+from tests.cases import examples
 
 from wirelake.capture.packets import tcp_flows, tcp_stream
 from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REPEATED, UNKNOWN, Budget, Half
@@ -43,7 +44,7 @@ def test_segments_in_any_order_give_the_stream(first):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_stream_is_what_an_obvious_twin_says(data):
     """A twin that holds every byte by its position, the first one counting."""
     half = opened(5)

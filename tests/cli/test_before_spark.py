@@ -45,6 +45,7 @@ def test_nothing_new_is_told_without_spark_and_written_down(wirelake, no_spark, 
     assert query(lake, "select kind, outcome, skipped from runs").to_pylist() == [{"kind": "ingest", "outcome": "done", "skipped": 1}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", [("--port", "emp=6000"), ("--set", "emp.max_message_size=1000"), ("--keys", "log")])
 def test_options_that_cannot_take_effect_are_refused_with_the_way_out(wirelake, no_spark, lake, tmp_path, option):
     log = tmp_path / "log"
@@ -58,6 +59,7 @@ def test_options_that_cannot_take_effect_are_refused_with_the_way_out(wirelake, 
     assert {each.name: delta.version(lake, each) for each in (*SILVER, *GOLD)} == before
 
 
+@pytest.mark.slow
 def test_gold_tables_that_have_all_batches_need_no_spark(wirelake, no_spark, lake):
     outcome = wirelake("gold", lake)
     assert (outcome.code, outcome.out) == (0, b"")

@@ -32,6 +32,7 @@ print(json.dumps(seen))
 """Runs commands in a process that has no optional library."""
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_one_line_before_anything_listens_or_runs(tmp_path):
     absent = [*extras.LIBRARIES, "google"]
     commands = [[word.format(tmp=tmp_path) for word in words] for words, _ in CASES]

@@ -141,6 +141,7 @@ def test_a_lake_may_be_made_where_nothing_is_or_where_making_one_was_interrupted
         store_folder.claim(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_report_replaces_a_report_and_nothing_else(wirelake, tmp_path):
     journal.initialise(tmp_path / "lake")
     letter = tmp_path / "letter.html"

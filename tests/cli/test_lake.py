@@ -144,6 +144,7 @@ def test_a_wrong_query_names_the_tables(shown, wirelake):
     assert "messages" in outcome.talk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "options"),
     [

@@ -274,6 +274,7 @@ def test_a_disk_that_fills_up_is_reported_at_once_and_once_and_the_server_serves
         process.kill()
 
 
+@pytest.mark.slow
 def test_a_listener_whose_reader_is_gone_ends():
     """Before anything was printed: only the pipe itself says so."""
     endpoint = relink.Endpoint()

@@ -32,6 +32,7 @@ def test_a_large_cell_is_cut_and_makes_no_other_row_wider(wirelake, lake):
     assert any("000…" in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "shown"), [("10", "0" * 9 + "…"), ("1", "…"), ("0", "0" * (2 << 20))])
 def test_how_wide_a_cell_may_be_is_an_option(wirelake, lake, width, shown):
     sql = "select body from messages where body is not null"
@@ -102,6 +103,7 @@ def test_a_spreadsheet_runs_no_cell_and_numbers_stay_numbers(wirelake, lake):
     assert wirelake("query", lake, 'select 1 as "=1+1"', "-T", "csv").out.startswith(b"'=1+1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "json", "csv"])
 def test_an_id_copied_from_output_works_in_where(wirelake, lake, form):
     assert SESSION.hex() in wirelake("query", lake, "messages", "-c", "1", "-T", form).out.decode()
@@ -109,6 +111,7 @@ def test_an_id_copied_from_output_works_in_where(wirelake, lake, form):
     assert json.loads(found.out) == {"n": 150}
 
 
+@pytest.mark.slow
 def test_sql_comes_from_standard_input_or_a_file(wirelake, lake, tmp_path):
     (tmp_path / "q.sql").write_text("-- how many\nselect\n\tcount(*)\nas n from messages;\n")
     text = (tmp_path / "q.sql").read_bytes()

@@ -309,6 +309,7 @@ def test_standard_input_is_shown_as_it_comes_and_ctrl_c_ends_it_quietly(recordin
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_a_growing_file_is_followed_until_ctrl_c(tmp_path):
     raw = recorded(tmp_path / "whole.pcapng").read_bytes()
     path = tmp_path / "growing.pcapng"

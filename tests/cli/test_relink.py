@@ -50,6 +50,7 @@ def test_what_is_sent_is_printed_and_consumed(server, tmp_path):
     assert talk.splitlines()[-1] == "closing"
 
 
+@pytest.mark.slow
 def test_listen_prints_what_the_listener_sends_and_does_not_wait_for_the_rest():
     async def sending(link):
         for body in (b"one", b"two\0", b"three"):

@@ -62,6 +62,7 @@ def no_session(monkeypatch):
     monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda cls: None))
 
 
+@pytest.mark.slow
 def test_the_token_of_a_master_is_nowhere_to_be_read(wirelake, tmp_path, nobody, no_session):
     (tmp_path / "x.pcap").write_bytes(b"x")
     master = f"sc://127.0.0.1:{nobody}/;token={SECRET}"
@@ -81,6 +82,7 @@ def test_following_with_such_a_master_is_refused_without_its_token(wirelake, tmp
     assert "sc://h/;token=***" in outcome.talk
 
 
+@pytest.mark.slow
 def test_master_and_token_come_from_the_environment(wirelake, tmp_path, nobody, monkeypatch, no_session):
     (tmp_path / "x.pcap").write_bytes(b"x")
     monkeypatch.setenv("WIRELAKE_MASTER", f"sc://127.0.0.1:{nobody}")

@@ -51,6 +51,7 @@ def test_calls_events_and_the_end(server):
     assert recording.stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_listening_to_a_server(tmp_path):
     code = """
 import asyncio, sys

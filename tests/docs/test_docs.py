@@ -14,6 +14,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *so
 CAPTURED = {"capture_output": True, "text": True, "timeout": 60}
 
 
+@pytest.mark.slow
 def test_generated_pages_are_up_to_date():
     done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -25,6 +26,7 @@ def test_the_python_of_the_readme_runs():
     assert (done.returncode, done.stdout, done.stderr) == (0, b"b'HELLO'\n", b"")
 
 
+@pytest.mark.slow
 def test_the_console_of_the_readme_shows_what_is_printed():
     (session,) = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     exchanges = re.findall(r"^\$ (.*)\n((?:[^$].*\n)+)", session, re.MULTILINE)

@@ -143,6 +143,7 @@ def test_every_command_prints_lines_like_those_that_the_page_shows(recipe, folde
         assert _shape(line) in printed, line
 
 
+@pytest.mark.slow
 def test_the_commands_before_the_first_question_exist():
     first = answers.COOKBOOK.read_text().split("\n### ")[0]
     for command in re.findall(r"^wirelake (\w+)", first, re.MULTILINE):

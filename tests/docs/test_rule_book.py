@@ -43,6 +43,7 @@ def cited():
     return [one for path in citations.files("src", "tests", "docs") for one in citations.in_file(path)]
 
 
+@pytest.mark.slow
 def test_every_cited_id_resolves(cited):
     assert len(cited) > 1500
     lost = [one for one in cited if one.protocol is None or book(one.protocol).find(one.id) is None]
@@ -159,6 +160,7 @@ def test_pages_have_no_private_words(page):
     assert [str(one) for one in in_text(page, page.read_text())] == []
 
 
+@pytest.mark.slow
 def test_tests_are_found_by_id_by_name_and_by_fault():
     found = citations.tests_by_citation("event_mesh", {"ENC_LENGTH_MSB": "§4.2.1", "NOBODY": "EMM-99"})
     assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["EMM-15"]

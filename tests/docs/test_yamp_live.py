@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = (Path(__file__).parents[2] / "docs" / "yamp-live.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_example_runs_and_prints_what_the_page_says():
     example, other = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     (printed,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)

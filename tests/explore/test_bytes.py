@@ -68,6 +68,7 @@ def ways(protocol: str) -> Iterator[tuple[Any, tuple[int, ...]]]:
         yield limits, limits.for_scan()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "wire"), [pytest.param(protocol, wire, id=name) for name, protocol, wire in vectors()])
 def test_every_byte_of_a_vector_has_one_field(protocol: str, wire: bytes) -> None:
     """Also where a vector is broken: whatever a scanner accepts, and with each byte turned over."""
@@ -210,6 +211,7 @@ def place_of(message: Message) -> Place:
     return Place(message.protocol, message.source, message.offset, message.length, message.size, own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda each: each.__name__)
 def test_the_bytes_of_a_message_are_those_that_were_decoded(tmp_path: Path, capture: Any) -> None:
     found = messages_of(capture(tmp_path / "a.pcap"))

@@ -45,6 +45,7 @@ def test_a_session_is_a_ladder(talks: Path, capsys: pytest.CaptureFixture[str]) 
     assert any("three" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_one_side_of_a_session_and_a_window_of_it(talks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     session = one(talks, "SELECT session_id FROM sessions WHERE protocol = 'emp'")
     assert run(["session", str(talks), session, "--side", "server", "-T", "json"]) == ExitCode.OK
@@ -72,6 +73,7 @@ def test_every_byte_of_a_message_is_printed_with_its_field(talks: Path, capsys: 
     assert any("request_id = 1" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_bytes_of_a_file_that_is_gone(fill: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = emp_recording(tmp_path / "emp.pcapng")
     lake = lake_of(fill, tmp_path / "lake", [path])
@@ -88,6 +90,7 @@ def test_bytes_of_a_message_that_is_not_there(talks: Path, capsys: pytest.Captur
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_explore_serves_until_it_is_interrupted(talks: Path) -> None:
     arguments = [sys.executable, "-m", "wirelake", "explore", str(talks)]
     with subprocess.Popen(
@@ -124,6 +127,7 @@ def test_explore_that_cannot_be_served(
     assert text in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sql", "flags", "text"),
     [

@@ -109,7 +109,7 @@ def talk(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) ->
     return fill(tmp_path_factory.mktemp("model") / "talk", rows)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def connection(talk: Path) -> Iterator[Any]:
     with Database(talk) as database, database.connection() as opened:
         yield opened
@@ -249,7 +249,7 @@ def test_a_lake_has_no_numbers_of_messages(connection: Any) -> None:
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
-@pytest.mark.parametrize("limit", [1, 7, 30, 31, 32, 1000])
+@pytest.mark.parametrize("limit", [7, 30, 31, 32, 1000])
 def test_pages_have_every_message_once(connection: Any, limit: int, newest_first: bool) -> None:
     seen, after = [], None
     for _ in range(COUNT + 3):

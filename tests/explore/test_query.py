@@ -32,6 +32,7 @@ def test_empty_tables_have_their_columns(lake: Path) -> None:
     assert (answer.num_rows, answer.schema.names) == (0, TABLES["connections"].schema.names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", ["DESCRIBE messages", "SUMMARIZE sessions", "EXPLAIN SELECT 1", "explain analyze select 1", "FROM ledger"])
 def test_what_only_reads_is_answered(lake: Path, sql: str) -> None:
     assert query(lake, sql).num_rows > 0
@@ -124,6 +125,7 @@ def test_an_id_copied_from_an_answer_works_in_where(spelled: Path, table: str, c
     assert query(spelled, f"SELECT 1 FROM {table} WHERE {column} = '{text}'").num_rows == 1
 
 
+@pytest.mark.slow
 def test_a_node_id_is_found_with_and_without_dashes(spelled: Path) -> None:
     assert query(spelled, f"FROM security WHERE node_id IN ('{NODE.hex()}')").num_rows == 1
     assert query(spelled, f"FROM security WHERE node_id = '{NODE.hex().upper()}'").num_rows == 1
@@ -149,6 +151,7 @@ def test_a_stream_of_rows_is_computed_as_it_is_read(lake: Path) -> None:
         assert (answer.schema.names, first.num_rows) == (["i", "wide"], BATCH_ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql", ["SELECT i FROM range(1000000000) AS t(i)", "SHOW TABLES", "DESCRIBE messages", "SUMMARIZE messages", "FROM messages"]
 )

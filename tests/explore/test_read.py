@@ -156,6 +156,7 @@ def test_rules_that_need_the_beginning_do_not_count_without_it(tmp_path):
     assert not of(Violation, found)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_cut_anywhere_is_read_up_to_there(tmp_path):
     with Recorder(tmp_path / "a.pcapng", protocol="emp", clock=clock()) as recorder:
         spoken(recorder)

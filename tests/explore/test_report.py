@@ -93,6 +93,7 @@ def test_the_lead_summarises_the_report(page: str) -> None:
     assert "Rules were broken 3 times. Every byte is accounted for." in said
 
 
+@pytest.mark.slow
 def test_findings_are_grouped_with_their_clause_and_first_place(lake: Path, page: str) -> None:
     first, second, third = summarise(lake).findings
     assert (first.rule, first.count, first.by_client, first.by_server, first.ended) == ("HELLO_REPEATED", 2, 1, 1, 1)
@@ -104,6 +105,7 @@ def test_findings_are_grouped_with_their_clause_and_first_place(lake: Path, page
     assert re.search("EMP-25 A second hello HELLO_REPEATED error 2 .* a.pcapng byte 20, 12 bytes .* EMP-30 A pong nobody asked for", said)
 
 
+@pytest.mark.slow
 def test_findings_of_severity_info_are_listed_apart_and_not_counted(lake: Path, page: str) -> None:
     said = Reader(page).text
     broken, _, rest = said.partition("Noted, but no violations")
@@ -115,6 +117,7 @@ def test_findings_of_severity_info_are_listed_apart_and_not_counted(lake: Path, 
     assert (summarise(lake).headline.violations, summarise(lake).headline.notes) == (3, 1)
 
 
+@pytest.mark.slow
 def test_a_lake_with_nothing_but_notes_says_that_no_rule_was_broken(fill: Callable[..., Path], tmp_path: Path) -> None:
     note = made.violation("SERIALIZER_EMPTY", protocol="yamp", severity="info", origin="ruling")
     said = Reader(report(fill, tmp_path, {"violations": [note], "ledger": made.account("a", 1, {"message": 1})})).text
@@ -148,6 +151,7 @@ def test_every_finding_leads_to_its_session_and_its_rule(fill: Callable[..., Pat
     )
 
 
+@pytest.mark.slow
 def test_a_rule_shows_few_sessions_and_counts_the_others(fill: Callable[..., Path], tmp_path: Path) -> None:
     broken = [made.violation("HELLO_REPEATED", session_id=bytes([n]), ts=made.at(9 - n), offset=n) for n in range(8)] * 2
     rows = {"violations": broken, "ledger": made.account("a", 1, {"message": 1})}
@@ -188,6 +192,7 @@ def test_requests_confirmations_and_deliveries_are_counted_separately_by_protoco
     assert "100 deliveries 99 acknowledged" in said
 
 
+@pytest.mark.slow
 def test_rates_are_over_active_time(fill: Callable[..., Path], tmp_path: Path) -> None:
     """Two captures with a day between them: the pause is no part of it, the 60 seconds between two messages of one are."""
     times = [0, 0.25, 2, 62, 86_400, 86_402]
@@ -249,6 +254,7 @@ def test_every_table_and_column_is_explained_and_folded(page: str) -> None:
             assert " ".join(re.sub("`", " ", comment(field)).split())[:20] in said
 
 
+@pytest.mark.slow
 def test_long_lists_say_what_they_leave_out(fill: Callable[..., Path], tmp_path: Path) -> None:
     sessions = [made.session(bytes([n]), client_port=n, messages_to_server=n) for n in range(1, TOP + 4)]
     ledger = [row for n in range(TOP + 2) for row in made.account(f"{n}.pcapng", 10 + n, {"message": 10 + n})]
@@ -307,6 +313,7 @@ def test_an_absent_lake_is_an_error(tmp_path: Path) -> None:
         summary(tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_an_empty_lake_has_a_page_that_says_so(fill: Callable[..., Path], tmp_path: Path) -> None:
     said = Reader(report(fill, tmp_path, {})).text
     assert "This lake is empty." in said
@@ -314,6 +321,7 @@ def test_an_empty_lake_has_a_page_that_says_so(fill: Callable[..., Path], tmp_pa
     assert summary(tmp_path / "lake")[0] == ("messages", "0")
 
 
+@pytest.mark.slow
 def test_a_lake_without_violations_or_messages_has_a_whole_page(fill: Callable[..., Path], tmp_path: Path) -> None:
     said = Reader(report(fill, tmp_path, {"ledger": made.account("a.pcap", 7, {"other": 7})})).text
     assert "None: no message breaks a rule of its specification." in said
@@ -322,6 +330,7 @@ def test_a_lake_without_violations_or_messages_has_a_whole_page(fill: Callable[.
     assert "No requests were made, and no messages delivered on channels." in said
 
 
+@pytest.mark.slow
 def test_a_lake_whose_gold_is_old_says_so(fill: Callable[..., Path], tmp_path: Path) -> None:
     said = Reader(report(fill, tmp_path, made.SPOKEN, without=["exchanges", "sessions", "violations"])).text
     assert "exchanges, violations, sessions: older than the messages." in said
@@ -340,6 +349,7 @@ def test_nothing_is_loaded_and_nothing_runs(page: str) -> None:
     assert "url(" not in page
 
 
+@pytest.mark.slow
 def test_text_from_the_wire_never_becomes_markup(fill: Callable[..., Path], tmp_path: Path) -> None:
     said = {"source": HOSTILE, "text": HOSTILE, "clause": HOSTILE}
     place = {"offset": 1, "length": 1}
@@ -361,16 +371,19 @@ def test_text_from_the_wire_never_becomes_markup(fill: Callable[..., Path], tmp_
     assert "\u202e" not in page
 
 
+@pytest.mark.slow
 def test_the_same_lake_gives_the_same_page(lake: Path, page: str, tmp_path: Path) -> None:
     assert write_report(lake, tmp_path / "again.html").read_text() == page
 
 
+@pytest.mark.slow
 def test_a_folder_gets_a_file_and_a_path_its_folders(fill: Callable[..., Path], tmp_path: Path) -> None:
     empty = fill(tmp_path / "lake", {})
     assert write_report(empty, tmp_path) == tmp_path / "report.html"
     assert write_report(empty, tmp_path / "new" / "one.html").exists()
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_one_line(lake: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LakeError, match="cannot be written"):
@@ -386,6 +399,7 @@ def test_importing_it_is_light() -> None:
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not BROWSER, reason="no chromium here to render the page: make tools installs it")
 def test_a_browser_shows_it_without_complaint(page: str, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(page)

@@ -50,7 +50,9 @@ def client(talks: Path) -> Iterator[httpx.Client]:
     use_plain(False)
 
 
+@pytest.fixture(scope="module")
 def ids(client: httpx.Client) -> dict[str, str]:
+    """Route -> an id of the lake for it."""
     return {
         "/messages/{id}": client.get("/messages.json").json()["rows"][3]["id"],
         "/sessions/{id}": client.get("/sessions.json").json()["rows"][0]["id"],
@@ -59,8 +61,8 @@ def ids(client: httpx.Client) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", pages.ROUTES)
-def test_every_page_has_a_twin(client: httpx.Client, path: str) -> None:
-    whole = path.replace("{id}", ids(client).get(path, ""))
+def test_every_page_has_a_twin(client: httpx.Client, ids: dict[str, str], path: str) -> None:
+    whole = path.replace("{id}", ids.get(path, ""))
     page, twin = client.get(whole), client.get("/index.json" if whole == "/" else f"{whole}.json")
     assert (page.status_code, twin.status_code) == (200, 200)
     assert page.headers["content-type"].startswith("text/html")
@@ -70,8 +72,8 @@ def test_every_page_has_a_twin(client: httpx.Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", pages.ROUTES)
-def test_pages_have_no_inline_script_or_style(client: httpx.Client, path: str) -> None:
-    text = client.get(path.replace("{id}", ids(client).get(path, ""))).text
+def test_pages_have_no_inline_script_or_style(client: httpx.Client, ids: dict[str, str], path: str) -> None:
+    text = client.get(path.replace("{id}", ids.get(path, ""))).text
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=|javascript:", text)
     assert not re.search(r"(?:src|href)=\"(?:https?:)?//", text)
 
@@ -84,8 +86,10 @@ def test_all_files_of_a_page_are_there(client: httpx.Client) -> None:
         assert client.get(f"/static/{''.join(name)}").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_message_has_its_bytes_and_fields(client: httpx.Client) -> None:
-    for row in client.get("/messages.json").json()["rows"]:
+    rows = client.get("/messages.json").json()["rows"]
+    for row in {(row["protocol"], row["name"], row["session"]): row for row in rows}.values():
         found = client.get(f"/messages/{row['id']}.json").json()
         frame = found["layers"][0]
         assert found["gone"] is None
@@ -94,6 +98,7 @@ def test_a_message_has_its_bytes_and_fields(client: httpx.Client) -> None:
         assert frame["fields"][-1]["stop"] == row["size"]
 
 
+@pytest.mark.slow
 def test_a_file_that_is_gone_is_said_on_the_page(fill: Callable[..., Path], tmp_path: Path) -> None:
     path = emp_recording(tmp_path / "emp.pcapng")
     lake = lake_of(fill, tmp_path / "lake", [path])
@@ -105,6 +110,7 @@ def test_a_file_that_is_gone_is_said_on_the_page(fill: Callable[..., Path], tmp_
     assert "request_id" in text
 
 
+@pytest.mark.slow
 def test_lists_go_on_where_they_ended(client: httpx.Client) -> None:
     whole = [row["id"] for row in client.get("/messages.json?limit=1000").json()["rows"]]
     seen, after = [], ""
@@ -117,6 +123,7 @@ def test_lists_go_on_where_they_ended(client: httpx.Client) -> None:
     assert sum(map(sum, client.get("/histogram.json").json()["series"].values())) == len(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "status", "text"),
     [
@@ -143,6 +150,7 @@ def test_what_cannot_be_answered_says_why(client: httpx.Client, path: str, statu
         assert text in response.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql",
     [
@@ -168,6 +176,7 @@ def test_sql_reads_the_tables_of_the_lake_and_nothing_else(client: httpx.Client,
     assert "root:" not in response.text
 
 
+@pytest.mark.slow
 def test_sql_has_a_table_and_a_chart(client: httpx.Client) -> None:
     sql = "SELECT protocol, count(*) AS messages FROM messages GROUP BY protocol ORDER BY protocol"
     assert client.get("/sql.json", params={"sql": sql}).json()["rows"][0][0] == "emp"
@@ -177,6 +186,7 @@ def test_sql_has_a_table_and_a_chart(client: httpx.Client) -> None:
     assert 'class="chart"' not in client.get("/sql", params={"sql": "SELECT 'a', 'b'"}).text
 
 
+@pytest.mark.slow
 def test_a_query_that_takes_too_long_ends(talks: Path) -> None:
     slow = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = 7"
     with asking(talks, WebOptions(limits=QueryLimits(seconds=0.3))) as client:

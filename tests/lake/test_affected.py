@@ -96,6 +96,7 @@ def test_minutes_are_touched_by_what_is_new_and_by_what_is_told_of_touched_sessi
     assert minutes(lake, found, {"ts": (tmp_path / "told",)}) == expected
 
 
+@pytest.mark.slow
 def test_many_small_files_of_the_index_become_one_and_say_the_same(tmp_path):
     journal.initialise(tmp_path)
     delta.create(tmp_path, CONNECTION_INDEX)

@@ -91,6 +91,7 @@ HONEST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", HONEST)
 def test_honest_rows_are_the_same_however_small_the_batches_are(tmp_path, protocol):
     path = recorded(tmp_path / "talk.pcapng", protocol, HONEST[protocol])
@@ -128,6 +129,7 @@ def test_a_body_that_alone_inflates_to_more_than_the_budget_is_over_the_limit(tm
     assert [row["fault"] for row in rows["messages"]] == ["INFLATED_OVER_LIMIT", None]
 
 
+@pytest.mark.slow
 def test_quarantine_rows_come_in_few_batches(tmp_path):
     """One Arrow batch a row made 28 s and 1.25 GB of 125 KB."""
     path = recorded(tmp_path / "faulty.pcapng", "wolpertinger", [b"\n" * 20_000])

@@ -71,6 +71,7 @@ def test_what_the_next_ingest_clears_up_is_no_problem(made):
     assert said["orphans"][0].startswith("1 files of 5 bytes")
 
 
+@pytest.mark.slow
 def test_gold_that_is_behind_or_of_another_edition_is_told(made):
     journal.write(made, "edition", b"0")
     delta.append(made, table("ledger"), [], 2)

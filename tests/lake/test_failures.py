@@ -146,6 +146,7 @@ def test_a_packed_file_that_cannot_be_decoded_is_accounted_for_as_it_lies(tmp_pa
     assert row["raw"] == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_nobody_s_fault(tmp_path, monkeypatch):
     path = capture(tmp_path / "a.pcap", 40_000, b"one")
     lake = lake_at(tmp_path / "lake")
@@ -160,6 +161,7 @@ def test_a_full_disk_is_nobody_s_fault(tmp_path, monkeypatch):
     assert delta.batch(lake, TABLES["ledger"]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wording", ["as it is", "another"])
 def test_a_recording_that_needs_a_shuffle_after_all_is_read_with_one(tmp_path, monkeypatch, wording):
     """Planning sees EMP in the first bytes; YAMP comes later. The code leads to the retry, the wording is free."""

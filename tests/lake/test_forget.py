@@ -2,6 +2,7 @@
 
 import pytest
 from tests.capture.build import Talk, pcap
+from tests.cases import each
 from tests.lake.conftest import CASES, record
 from tests.lake.empty_lake import fresh_lake
 from tests.lake.hashing import hashes
@@ -58,16 +59,16 @@ def two(tmp_path):
 def test_only_files_with_rows_of_the_source_are_replaced_and_keep_their_batch(two, tmp_path):
     path = str(tmp_path / "a.pcapng")
     left = remainder(two, Removal(frozenset(Inventory(two).at(path)), frozenset({path})))
-    for each in (table("messages"), table("emp"), table("connections"), table("ledger")):
-        (old,), (new,) = left.removed[each.name], left.kept[each.name]
-        assert delta.batches_of(two, each, old)[0] == delta.batches_of(two, each, new)[0] == 1
-        rows = delta.dataset(two, each, [delta.folder(two, each) / new.path]).to_table()
+    for one in (table("messages"), table("emp"), table("connections"), table("ledger")):
+        (old,), (new,) = left.removed[one.name], left.kept[one.name]
+        assert delta.batches_of(two, one, old)[0] == delta.batches_of(two, one, new)[0] == 1
+        rows = delta.dataset(two, one, [delta.folder(two, one) / new.path]).to_table()
         assert set(rows["source"].to_pylist()) == {str(tmp_path / "b.pcapng")}
         assert rows.num_rows == new.rows
     assert left.removed.keys() == left.kept.keys() == {"messages", "emp", "connections", "ledger"}
 
 
-@pytest.mark.parametrize("spelling", ["path", "name", "id", "ID"])
+@each("spelling", ["path", "name", "id", "ID"])
 def test_a_source_is_named_by_path_name_or_id(two, tmp_path, spelling):
     path = tmp_path / "b.pcapng"
     known = identify(path).id
@@ -75,12 +76,13 @@ def test_a_source_is_named_by_path_name_or_id(two, tmp_path, spelling):
     assert Inventory(two).named(name) == {known}
 
 
-@pytest.mark.parametrize("name", ["nothing.pcap", "", "b", "00" * 8])
+@each("name", ["nothing.pcap", "", "b", "00" * 8])
 def test_a_source_that_is_not_there_is_told_with_one_that_is(two, name):
     with pytest.raises(LakeError, match=rf"has no source {name}: name one as column source .*a\.pcapng"):
         intake.forget(two, [name])
 
 
+@pytest.mark.slow
 def test_what_removes_rows_dies_and_is_finished_by_the_next_who_comes(two, tmp_path, monkeypatch):
     before = hashes(two)
     plan = intake.forget(two, ["a.pcapng", "c.pcapng"])
@@ -107,6 +109,7 @@ def test_what_removes_rows_dies_and_is_finished_by_the_next_who_comes(two, tmp_p
     assert [known.source.path for known in intake.positions(two).all] == [str(tmp_path / "b.pcapng")]
 
 
+@pytest.mark.slow
 def test_what_was_only_begun_is_undone(two):
     before, plan = hashes(two), intake.forget(two, ["a.pcapng"])
     left = remainder(two, plan.removal)
@@ -182,6 +185,7 @@ def test_following_forgets_positions_and_connections_of_what_goes(two, tmp_path)
     assert journal.following(two).offset.files[1:] == (stays,), "nothing changes before the batch is published"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{"is_open": True}, {"waiting": [Waiting(Source("x", b"12345678", 9), 0, 9, 9)]}])
 def test_nothing_is_removed_while_a_followed_folder_waits_for_more(two, tmp_path, how):
     followed(two, tmp_path / "a.pcapng", **how)
@@ -189,6 +193,7 @@ def test_nothing_is_removed_while_a_followed_folder_waits_for_more(two, tmp_path
         intake.forget(two, ["a.pcapng"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", [(), ("a",)])
 def test_reading_all_followed_files_again_needs_no_state(two, tmp_path, waits):
     """The way out when a state cannot be read, even while bytes wait."""

@@ -168,6 +168,7 @@ def test_random_losses_cost_what_they_hit_and_little_more(tmp_path, seed):
     assert results[1] == sorted(results[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 300])
 def test_unfinished_messages_of_many_connections_are_let_go_when_too_many_wait(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(decode_decoder, "MAX_CARRIED", limit)

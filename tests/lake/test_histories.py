@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from tests.lake.conftest import CASES, record
 from tests.lake.histories import emp, event_mesh, relink, wolpertinger, yamp
 from tests.protocols.wolpertinger.pair import KEYS
 
@@ -142,6 +143,17 @@ def test_rows_do_not_depend_on_files_and_row_groups(recorded, tmp_path):
         found = folded(tables, protocol, windows_of(paths, tables, protocol))
     whole = folded(tables, protocol, one_window(tables, protocol))
     assert {name: fingerprint(rows) for name, rows in found.items()} == {name: fingerprint(rows) for name, rows in whole.items()}
+
+
+def test_a_rule_broken_by_the_last_word_waits_for_the_end(tmp_path):
+    """The error that ends a session is in a later window than the message that it answers, wherever windows are cut."""
+    tables = decoded([record(tmp_path / "cases.pcapng", CASES)], "emp")
+    in_time = tables["emp"].sort_by("ts")
+    whole = folded(tables, "emp", one_window(tables, "emp"))
+    one_by_one = folded(tables, "emp", [(in_time.slice(at, 1), None) for at in range(in_time.num_rows)])
+    assert {row["rule"] for row in whole["violations"] if row["ended_session"]} >= {"HELLO_REPEATED", "REQUEST_ID_IN_FLIGHT"}
+    for name in FOLDED:
+        assert sorted(map(repr, one_by_one[name])) == sorted(map(repr, whole[name]))
 
 
 def print_fingerprints() -> None:

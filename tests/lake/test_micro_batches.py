@@ -237,6 +237,7 @@ def test_a_portion_that_is_interrupted_anywhere_is_there_once(tmp_path, monkeypa
     assert kept == set(journal.following(tmp_path / "lake").memories.values())
 
 
+@pytest.mark.slow
 def test_a_state_that_is_gone_or_code_is_refused(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -346,6 +347,7 @@ def test_a_capture_and_a_shorter_copy_of_it_are_read_once(tmp_path, names):
     assert (list(plan.skipped), plan.changed) == ([str(shorter)], [])
 
 
+@pytest.mark.slow
 def test_captures_that_differ_in_one_byte_are_both_read(tmp_path):
     paths = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
     (whole,) = files(story(7, 1), 1)

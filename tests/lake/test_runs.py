@@ -7,6 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 from tests.capture.build import Talk, pcap
+from tests.cases import seeds
 from tests.protocols.yamp import speech
 
 from wirelake import protocols
@@ -109,7 +110,7 @@ def decoded(path, window: int, seed: int) -> tuple[dict[str, list[dict]], list[b
     return out, states
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16, quick=3))
 @pytest.mark.parametrize("way", ["plain", "compiled"])
 def test_gathered_runs_are_decoded_as_one_by_one(tmp_path, monkeypatch, way, seed):
     path = captured(tmp_path / "a.pcap", seed)

@@ -58,6 +58,7 @@ def test_publishing_what_is_published_changes_nothing(lake, add):
     assert snapshot.publish(lake) == snapshot.publish(lake) == snapshot.current(lake)
 
 
+@pytest.mark.slow
 def test_after_a_crash_between_two_tables_readers_see_what_was_whole_before(lake, add, monkeypatch):
     add(1)
     snapshot.publish(lake)
@@ -75,6 +76,7 @@ def test_after_a_crash_between_two_tables_readers_see_what_was_whole_before(lake
     assert seen(lake) == 8
 
 
+@pytest.mark.slow
 def test_a_snapshot_stays_what_it_was(lake, add):
     add(1)
     old = snapshot.publish(lake)

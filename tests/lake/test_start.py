@@ -18,7 +18,7 @@ from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.session import home as session_home
 from wirelake.lake.session import java
 from wirelake.lake.session import settings as session_settings
-from wirelake.lake.session.start import set_for_now, spark_session
+from wirelake.lake.session.start import SHORT_SESSION, set_for_now, spark_session
 from wirelake.lake.sources.blocks import PARTITION_BYTES, group_tasks
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import table
@@ -79,6 +79,7 @@ def test_the_launcher_drops_one_module_and_keeps_every_other_argument(tmp_path):
     assert (said.stderr, log.read_text()) == ("", "talk\n")
 
 
+@pytest.mark.slow
 def test_reading_a_lake_does_not_import_spark():
     modules = ", ".join(f"wirelake.lake.{name}" for name in ("tables.catalog", "store.delta", "session.start", "api"))
     code = f"import sys, {modules}; print('pyspark' in sys.modules)"
@@ -133,9 +134,12 @@ def test_the_interpreter_of_executors_may_lie_elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_setting_that_somebody_says_wins_over_ours(spark, tmp_path):
+    """Settings of queries, and those that count only when the virtual machine starts."""
     assert session_settings.settings("local[2]", tmp_path)["spark.sql.shuffle.partitions"] != "2"
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
     assert spark.conf.get("spark.sql.parquet.compression.codec") == "zstd"
+    arguments = spark.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    assert set(SHORT_SESSION["spark.driver.extraJavaOptions"].split()) <= set(arguments)
 
 
 def test_a_connect_server_that_is_not_there_is_told_at_once(monkeypatch):
@@ -149,6 +153,7 @@ def test_a_connect_server_that_is_not_there_is_told_at_once(monkeypatch):
             spark_session(address)
 
 
+@pytest.mark.long  # another virtual machine; the test above has one setting of each kind
 def test_each_setting_that_somebody_says_is_what_spark_runs_with(spark_process, tmp_path):
     """In a process of its own: some settings count only when the virtual machine starts."""
     told = {

@@ -62,6 +62,7 @@ def test_small_inputs_start_no_child(source):
         assert warming.is_plain(is_local=True) is False
 
 
+@pytest.mark.slow
 def test_a_child_compiles_each_kind_that_the_cache_lacks_and_only_once(source, monkeypatch, quick_child):
     monkeypatch.setattr(warm_up, "PLAIN_BYTES", 1)
     (item,) = warm_up._missing([source, source])
@@ -81,6 +82,7 @@ def test_a_small_batch_does_not_wait_and_runs_plain(source):
     assert warm_up._missing([source]) != []
 
 
+@pytest.mark.slow
 def test_a_large_batch_waits_and_runs_compiled(source, quick_child):
     warming = WarmUp(order_for(source), COLD_BYTES)
     assert warming.is_plain(is_local=True) is False

@@ -152,6 +152,7 @@ def test_a_host_with_too_many_idle_connections_makes_space_for_its_next():
     run(main)
 
 
+@pytest.mark.slow
 def test_unfinished_messages_of_one_host_are_bounded_together():
     async def main():
         limits = ServerLimits(max_buffered_per_host=3_000_000, sweep_interval=0.02, linger=0.05)

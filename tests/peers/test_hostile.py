@@ -187,6 +187,7 @@ def test_one_byte_at_a_time_is_slow_but_understood():
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("greeted", [False, True])
 def test_who_dribbles_for_ever_is_left(greeted):  # EMP-29, EMP-32
     """Slow-loris: always a byte more, never a whole message."""

@@ -45,6 +45,7 @@ def test_two_nodes_find_each_other_and_talk_both_ways(host):
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", [None, "uvloop"], ids=["asyncio", "uvloop"])
 def test_a_thousand_events_arrive_in_order_on_either_loop(factory):
     loop = import_module("uvloop").new_event_loop if factory else None

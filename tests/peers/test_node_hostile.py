@@ -66,6 +66,7 @@ def test_every_rejecting_vector(vector):
     run(main)
 
 
+@pytest.mark.slow
 def test_mutations_of_every_packet():
     faults, dropped = [], []
     everything = [changed for said in SPOKEN.values() for changed in mutations(said)]
@@ -95,6 +96,7 @@ def test_mutations_of_every_packet():
     run(main, seconds=100)
 
 
+@pytest.mark.slow
 def test_a_flood_of_forgeries_leaves_a_node_that_hears_and_remembers():
     async def main():
         raw, friend = await udp.listen("127.0.0.1", 0), await udp.listen("127.0.0.1", 0)

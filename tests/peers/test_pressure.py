@@ -21,6 +21,7 @@ from wirelake.transports.memory import HIGH
 MEGABYTE = bytes(1_000_000)
 
 
+@pytest.mark.slow
 def test_a_peer_that_never_reads_makes_send_wait_with_bounded_memory():
     async def main():
         async def greet_and_sleep(raw):
@@ -49,6 +50,7 @@ def test_a_peer_that_never_reads_makes_send_wait_with_bounded_memory():
     run(main)
 
 
+@pytest.mark.slow
 def test_a_slow_peer_is_not_a_stalled_one():
     async def main():
         async with facing(msgspec.structs.replace(QUIET, stall_timeout=0.25)) as (peer, other):
@@ -196,6 +198,7 @@ def test_large_answers_both_ways_at_once_do_not_deadlock(slow):
     run(main)
 
 
+@pytest.mark.slow
 def test_a_flood_of_pings_by_who_does_not_read_does_not_grow_memory():
     async def main():
         options = msgspec.structs.replace(QUIET, max_unsent=HIGH)
@@ -270,6 +273,7 @@ def test_a_sender_that_waits_learns_that_the_session_ended():
     run(main)
 
 
+@pytest.mark.slow
 def test_what_was_sent_before_a_bye_is_flushed_to_a_slow_reader():
     async def main():
         size = 0

@@ -486,6 +486,7 @@ def test_more_messages_than_the_window_holds_wait_for_it():
     run(main)
 
 
+@pytest.mark.slow
 def test_a_receipt_of_many_messages_tells_the_first_bad_outcome():
     async def main():
         async def hold(link) -> None:

@@ -310,6 +310,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", HOSTILE, ids=lambda data: data.hex()[:16])
 def test_bad_input_ends_the_connection_and_nothing_else(data):
     """RELINK-12, RELINK-24: terminated as ruled; what came before is kept, and the link can be taken up again."""
@@ -357,6 +358,7 @@ def test_bad_requests_are_closed_without_a_reply(request_bytes):
     run(main)
 
 
+@pytest.mark.slow
 def test_half_a_handshake_times_out():
     """RELINK-4: ten seconds for all of it, here less."""
 

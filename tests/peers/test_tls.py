@@ -187,6 +187,7 @@ def test_a_server_closes_cleanly_in_the_very_moment_of_an_accept(trusted):
     run(main)
 
 
+@pytest.mark.slow
 def test_the_last_word_arrives_through_tls_too(authority, trusted):  # EMP-34
     async def main():
         options = Options(ping_interval=None)
@@ -239,6 +240,7 @@ def test_a_client_without_the_certificate_that_is_wanted_is_told_so(authority):
     run(main)
 
 
+@pytest.mark.slow
 def test_what_tls_says_at_the_end_is_told():
     class Refused(MemoryStream):
         async def receive(self):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wirelake import protocols
-from wirelake.protocols.kernel import FAULT, FAULT_AT, PART, ScanLimits, compiled
+from wirelake.protocols.kernel import FAULT, FAULT_AT, PART, ScanLimits, _over_views, compiled
 
 UNWRITTEN = -7
 MOST_CALLS = 10_000
@@ -72,9 +72,13 @@ class BothForms:
         return Scan(split(plain_rows[:cells], self._row), split(plain_parts[:part_cells], self._part), end, need)
 
     def walk(self, data: bytes, runs: Sequence[tuple[int, int]], limits: ScanLimits, *, rows: int, parts: int) -> Walk:
-        """Walk runs to their end, resuming as often as the tables are full."""
+        """Walk runs to their end, resuming as often as the tables are full; also in the form over arrays where Numba is switched off.
+
+        Bytes of an array are small unsigned numbers that overflow unless they are widened.
+        """
         plain = self._walked(self._walk, data, runs, limits, rows, parts)
-        assert self._walked(compiled(self._walk), np.frombuffer(data, np.uint8), runs, limits, rows, parts) == plain
+        for form in (compiled(self._walk), _over_views(self._walk)):
+            assert self._walked(form, np.frombuffer(data, np.uint8), runs, limits, rows, parts) == plain
         return plain
 
     def find(self, data: bytes, start: int, stop: int | None, limits: ScanLimits) -> int:

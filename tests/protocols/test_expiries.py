@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import examples
 
 from wirelake.protocols.expiries import SLACK, Expiries
 
 STEP = st.tuples(st.sampled_from(("set", "set", "drop", "take")), st.integers(0, 2), st.integers(0, 5))
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.lists(STEP, min_size=4, max_size=30))
 def test_what_is_due_is_found_whatever_was_set_moved_and_dropped(steps):
     expiries, model = Expiries(), {}

@@ -66,6 +66,7 @@ def run(tmp_path, monkeypatch):
     return once
 
 
+@pytest.mark.slow
 @needs_numba
 def test_code_is_kept_until_a_kernel_changes_that_it_uses(run, tmp_path):
     assert run() == (0x61 + 11, 0)

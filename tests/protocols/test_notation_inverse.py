@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.cases import examples
 from tests.conformance import harness
 from tests.protocols.emp import speech as emp_speech
 from tests.protocols.yamp import speech as yamp_speech
@@ -191,7 +192,7 @@ def test_every_message_of_the_vectors_comes_back(case):
 
 @pytest.mark.slow
 @cases
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@examples(300, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_every_generated_message_comes_back(case, data):
     message = data.draw(case.generated)

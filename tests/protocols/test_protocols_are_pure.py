@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import wirelake.protocols
@@ -21,10 +22,16 @@ ROOT = Path(wirelake.protocols.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 
 
+@functools.cache
+def nodes_of(source: str) -> list[ast.AST]:
+    """All nodes of a module."""
+    return list(ast.walk(ast.parse(source)))
+
+
 def imported(source: str) -> set[str]:
     """The top-level packages a module imports, wherever in it the import stands."""
     names = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not {alias.name for alias in node.names} <= VALUES.get(node.module or "", set()):
@@ -34,12 +41,12 @@ def imported(source: str) -> set[str]:
 
 def attributes_of_values(source: str) -> set[str]:
     """What is asked of the types in VALUES, by the names they are imported under."""
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    nodes = [node for node in nodes_of(source) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
     return {node.attr for node in nodes if node.value.id in VALUES["datetime"] | VALUES["uuid"]}
 
 
 def calls(source: str) -> set[str]:
-    return {node.func.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    return {node.func.id for node in nodes_of(source) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
 
 
 def test_protocol_modules_use_no_clock_socket_file_or_randomness():
@@ -52,7 +59,7 @@ def test_protocol_modules_use_no_clock_socket_file_or_randomness():
 
 def test_protocol_modules_import_nothing_of_ours_but_protocols_extras_and_errors():
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path.read_text()):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("wirelake"):
                 assert node.module.startswith(OURS) or path.name == "kernel.py", (path, node.module)
                 assert node.level == 0, path

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.cases import each
+from tests.cases import each, examples
 
 from wirelake.protocols.kernel import compiled
 from wirelake.protocols.utf8 import fit, is_ascii, utf8
@@ -22,7 +22,7 @@ def is_valid(data):
     return True
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(BYTES, st.integers(0, 40))
 def test_text_is_read_as_python_reads_it_in_one_piece_or_two(data, at):
     array, cut = np.frombuffer(data, np.uint8), min(at, len(data))

@@ -7,8 +7,9 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import examples
 from tests.protocols.yamp import speech
 from websockets.frames import Frame, Opcode
 
@@ -57,7 +58,7 @@ SAID = st.lists(
 )
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(SAID, st.lists(st.integers(0, 200_000), max_size=8), st.booleans())
 def test_payload_comes_out_wherever_the_stream_is_cut(said, cuts, opens):
     data, payload = REQUEST if opens else b"", b""

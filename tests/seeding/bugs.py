@@ -36,8 +36,8 @@ BUGS: Final = (
     Bug(
         "emp-compressed-data-refused",
         "protocols/emp/scanner.py",
-        "if kind < MessageType.DATA.value:  # EMP-15",
-        "if kind <= MessageType.DATA.value:  # EMP-15",
+        "if kind < _DATA:  # EMP-15",
+        "if kind <= _DATA:  # EMP-15",
         ("protocols/emp/test_scanner.py",),
     ),
     Bug(

@@ -134,6 +134,7 @@ def test_a_certificate_for_another_name_gets_none_either_unless_that_name_is_wan
     run(main)
 
 
+@pytest.mark.slow
 def test_another_protocol_gets_no_connection(trusted):
     async def main():
         async with endpoints(trusted, trusted, alpn=("one", "two")) as (one, two), listening(one, two) as heard:
@@ -181,6 +182,7 @@ def test_connections_are_bounded(trusted):
     run(main)
 
 
+@pytest.mark.slow
 def test_a_connection_whose_first_packets_are_lost_is_made_all_the_same(trusted):
     """Somebody waits in `receive` without a deadline when sending makes one: it must be woken to say it again."""
 

@@ -6,8 +6,9 @@ import asyncio
 import os
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import examples
 from tests.peers.world import run
 from websockets.frames import Frame, Opcode, apply_mask
 
@@ -25,7 +26,7 @@ TARGET = Target("ws", "example.org", 80, "/path?x=1")
 SIZES = st.sampled_from((0, 1, 5, 124, 125, 126, 127, 128, 300, 65_535))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(SIZES, max_size=6), st.booleans(), st.integers(0, 200_000))
 def test_frames_are_those_of_the_library(sizes, masked, cut):
     messages = [bytes((number,)) * size for number, size in enumerate(sizes)]

@@ -195,6 +195,7 @@ def test_nobody_listens_there():
     run(main)
 
 
+@pytest.mark.slow
 def test_somebody_who_does_not_speak_xmpp_costs_the_login_timeout():
     async def main():
         async def mute(reader, writer):
@@ -256,6 +257,7 @@ except Exception as reason:
     assert done.stdout == "MissingExtra slixmpp is not installed: run `pip install 'wirelake[wolpertinger]'`\n"
 
 
+@pytest.mark.slow
 def test_a_server_without_tls_is_not_blamed_on_the_password():
     features = (
         b"<?xml version='1.0'?><stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' id='1' "

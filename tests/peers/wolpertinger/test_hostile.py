@@ -105,6 +105,7 @@ def test_errors_and_results_are_never_answered():
     run(main)
 
 
+@pytest.mark.slow
 def test_a_line_without_an_end_ends_the_connection_and_not_the_memory():
     async def main():
         options = Options(max_text_size=10_000)

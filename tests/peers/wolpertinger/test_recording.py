@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.peers.wolpertinger.world import Shop
 from tests.peers.world import run
 
@@ -24,6 +25,7 @@ def lines_of(path):
     return said
 
 
+@pytest.mark.slow
 def test_both_sides_record_the_same_lines(way, tmp_path):
     paths = [tmp_path / "client.pcapng", tmp_path / "server.pcapng"]
 

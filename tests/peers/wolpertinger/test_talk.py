@@ -52,6 +52,7 @@ class Namesake:
         return self._peer.remote("sHOP") if name == "shop_by_any_name" else getattr(self._peer, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_conversation_over_every_stream(way, factory):
     async def main():
@@ -251,6 +252,7 @@ def test_methods_that_still_run_at_the_end_are_cancelled():
     run(main)
 
 
+@pytest.mark.slow
 def test_a_server_that_leaves_ends_its_conversations(way):
     async def main():
         async with serve(way.address, Shop, tls=way.server) as server:

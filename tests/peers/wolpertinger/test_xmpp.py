@@ -28,6 +28,7 @@ def tls(xmpp):
     return client_context(ca_file=xmpp.authority)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_one_account_serves_many_each_with_its_own_trust(xmpp, tls, factory):
     async def main():
@@ -53,6 +54,7 @@ def test_one_account_serves_many_each_with_its_own_trust(xmpp, tls, factory):
     run(main, loop_factory=factory)
 
 
+@pytest.mark.slow
 def test_who_comes_back_without_having_said_goodbye_is_let_in_again(xmpp, tls):
     async def main():
         trusted = Options(cluster_key=KEY, authenticate=3)
@@ -67,6 +69,7 @@ def test_who_comes_back_without_having_said_goodbye_is_let_in_again(xmpp, tls):
     run(main)
 
 
+@pytest.mark.slow
 def test_a_server_may_speak_first_over_its_login(xmpp, tls):
     async def main():
         async with (
@@ -86,6 +89,7 @@ def test_a_server_may_speak_first_over_its_login(xmpp, tls):
     run(main)
 
 
+@pytest.mark.slow
 def test_who_is_not_there_is_told(xmpp, tls):
     async def main():
         async with connect(xmpp.account("alice", "nobody"), tls=tls, login=LOGIN) as peer:
@@ -101,6 +105,7 @@ def test_who_is_not_there_is_told(xmpp, tls):
     run(main)
 
 
+@pytest.mark.slow
 def test_a_conversation_in_which_nothing_is_said_is_closed(xmpp, tls):
     async def main():
         options = Options(idle_timeout=0.3)

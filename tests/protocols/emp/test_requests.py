@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.cases import examples
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.emp.faults import Fault
@@ -194,5 +194,5 @@ class AskedAgainstASimpleModel(RuleBasedStateMachine):
         assert self.asked.deadline == min((expiry for _, expiry in self.pending if expiry is not None), default=None)
 
 
-AskedAgainstASimpleModel.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+AskedAgainstASimpleModel.TestCase.settings = examples(60, stateful_step_count=25)
 TestAsked = AskedAgainstASimpleModel.TestCase

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.cases import each
+from tests.cases import each, examples
 from tests.protocols.emp import speech
 from tests.protocols.emp.scanning import agrees_with_twin, fault_of, only, scanned
 from tests.protocols.emp.speech import SPOKEN, STREAMS, mutated
@@ -315,13 +315,13 @@ LIMITS = st.sampled_from((Limits(), SMALL, Limits(max_extension_blocks=2, max_ne
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@examples(400)
 @given(mutated(STREAMS), LIMITS)
 def test_any_stream_is_read_the_same_compiled_plain_and_slowly(data, limits):
     agrees_with_twin(data, limits)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(speech.messages, max_size=6), st.booleans())
 def test_every_encoded_message_is_read_without_framing_fault(messages, exclusive):
     limits = Limits(sizes_exclude_themselves=exclusive)

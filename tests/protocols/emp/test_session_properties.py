@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import examples
 from tests.protocols.emp import speech
 from tests.protocols.emp.pair import EXTENDED, SERVER, Pair, Side, options
 from tests.protocols.emp.speech import PRIMITIVES, mutated
@@ -18,7 +19,7 @@ from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import Data, Error, RequestResponse
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(mutated(st.lists(PRIMITIVES, max_size=8).map(b"".join)), st.booleans(), st.sampled_from((1, 3, 7, 4096)))
 def test_whatever_arrives_a_session_does_not_raise_and_the_cut_does_not_matter(data, greeted, cut):
     whole, pieces = Side(SERVER, EXTENDED), Side(SERVER, EXTENDED, cut)
@@ -51,7 +52,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(STEPS, st.sampled_from((1, 3, 4096)), st.booleans(), st.booleans())
 def test_two_right_peers_never_fault_each_other(steps, cut, in_order, says_bye):
     """Any order of doing: every request is answered, expires or is given up; nobody is blamed for anything but silence."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.cases import each
+from tests.cases import each, examples
 from tests.protocols.emp import speech, twin
 from tests.protocols.emp.scanning import found, walk_by_hand, walked
 from tests.protocols.emp.speech import SPOKEN, STREAMS, mutated
@@ -43,7 +43,7 @@ def run_sets(draw):
     return b"".join(pieces), runs
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(run_sets(), LIMITS, st.integers(1, 4), st.integers(0, 3))
 def test_walking_is_scanning_each_run_and_finding_the_next_message(data_and_runs, limits, rows, parts):
     data, runs = data_and_runs
@@ -77,7 +77,7 @@ def test_walking_nothing_gives_nothing():
     assert walked(b"", [(0, 0)])[:4] == ([], [], [], [0])
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(mutated(STREAMS), st.integers(0, 10))
 def test_find_never_skips_a_certain_message(data, start):
     """Brute force: the first offset where a right message without oddity stands and another follows, or the end."""
@@ -115,7 +115,7 @@ def sane(data, at, limits):
     return size if fits else 0
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(mutated(STREAMS), st.integers(0, 10), LIMITS)
 def test_find_stops_at_the_first_sane_header_that_leads_to_another_or_to_the_end(data, start, limits):
     def leads(at):

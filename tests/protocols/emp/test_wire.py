@@ -7,9 +7,9 @@ import tracemalloc
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.cases import each
+from tests.cases import each, examples
 from tests.protocols.emp import speech
 from tests.protocols.emp.scanning import scanned
 from tests.protocols.emp.speech import PRIMITIVES, mutated
@@ -74,7 +74,7 @@ def test_sizes_that_exclude_themselves_are_four_less_everywhere():
     assert caught.value.fault is not None
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(speech.messages, st.booleans())
 def test_every_message_survives_its_bytes(said, exclusive):
     limits = EXCLUSIVE if exclusive else Limits()
@@ -85,7 +85,7 @@ def utf8(text):
     return text.decode(errors="replace").encode() == text
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(mutated(st.lists(PRIMITIVES, max_size=4).map(b"".join)))
 def test_every_readable_row_becomes_a_message_that_encodes_to_its_bytes(data):
     """Total over what the scanner accepted; unused bits and ignored bodies are all that may be lost on the way back."""
@@ -334,6 +334,7 @@ class Meter:
         return Decompressor()
 
 
+@pytest.mark.slow
 def test_many_tiny_members_take_linear_time(monkeypatch):
     """A member of nothing takes 20 bytes, so a small message can unpack to a million of them; each must not copy all that follow."""
     meter = Meter()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -132,6 +129,7 @@ def test_text_is_checked_after_joining():
     assert fault_of(packet(name + tlv(1, letter[:1]) + tlv(1, letter[1:]))) is Fault.INVALID_UTF8, "a shorter piece ends a value"
 
 
+@pytest.mark.slow
 def test_every_pair_and_many_triples_of_bytes_as_text():
     for first in range(0x7F, 0x100):
         for second in (0x00, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF):
@@ -238,27 +236,3 @@ def test_whatever_the_encryption_metadata(value):
 def test_whatever_the_bytes(data):
     scanned(data)
     scanned(packet(data))
-
-
-UNCOMPILED = """
-import sys, numpy as np
-from wirelake.protocols.event_mesh.scanner import *
-from wirelake.protocols.kernel import compiled
-data = bytes.fromhex(sys.argv[1])
-row, parts = np.zeros(ROW_COLUMNS, np.int64), np.zeros(64 * PART_COLUMNS, np.int64)
-print(compiled(scan)(np.frombuffer(data, np.uint8), 0, len(data), row, parts, DEFAULT_LIMITS.for_scan()), row.tolist(), parts.tolist())
-"""
-
-
-def test_with_numba_switched_off_the_rows_are_the_same():
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", UNCOMPILED, SPOKEN["keyed"].hex()],
-            env=os.environ | {"NUMBA_DISABLE_JIT": disabled},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for disabled in ("0", "1")
-    ]
-    assert outputs[0] == outputs[1] != ""

@@ -71,6 +71,7 @@ def test_every_mutation_of_every_packet_is_judged_as_a_receiver_judges_it(said):
     balanced(here)
 
 
+@pytest.mark.slow
 def test_a_flood_of_forged_packets_pushes_out_nothing_honest():
     here = session(Options(rate_limit=None, replay_capacity=64, unproven_capacity=64))
     honest = [maced(message_id=number) for number in range(50)]

@@ -6,8 +6,9 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import examples
 from tests.protocols.event_mesh.mesh import AUTH, Mesh, balanced, credentials
 from tests.protocols.event_mesh.speech import NODE, NOW, SECRET, maced, name, node, packet, tlv
 
@@ -161,7 +162,7 @@ def test_a_line_carries_events_to_its_end_and_back():
     assert mesh.heard("b") == mesh.heard("c") == ["there", "back"]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.integers(0, 2**32 - 1), st.integers(3, 6))
 def test_any_mesh_comes_to_rest_and_everybody_reachable_hears_once(seed, size):
     names = "abcdef"[:size]

@@ -349,6 +349,7 @@ def test_a_state_can_be_stored_between_any_two_messages(seed):
         assert results(current) == results(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_events_may_be_fed_earlier_than_messages(seed):
     for session in histories(seed):
@@ -362,6 +363,7 @@ def test_events_may_be_fed_earlier_than_messages(seed):
         assert results(in_time) == results(events_first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_the_order_of_time_does_where_no_two_connections_overlap(seed):
     for session in histories(seed):
@@ -376,6 +378,7 @@ def test_the_order_of_time_does_where_no_two_connections_overlap(seed):
         assert results(in_time) == results(analyzed(session))
 
 
+@pytest.mark.slow
 def test_every_rule_that_can_be_seen_is_broken_somewhere():
     broken = {one.rule for seed in range(24) for session in histories(seed) for one in analyzed(session).findings}
     visible = {fault.name for fault in Fault if fault not in NOT_SEEN}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import examples
 from tests.protocols.relink import invariants
 from tests.protocols.relink.pair import EPOCH, C, L
 
@@ -95,7 +96,7 @@ def react(session: Session, draw: random.Random) -> list[object]:
 @pytest.mark.parametrize("transactional", [False, True])
 @pytest.mark.parametrize("resumed", [False, True])
 @given(message=st.lists(packets, max_size=25), seed=st.integers(0, 99))
-@settings(max_examples=150)
+@examples(150)
 def test_any_packets_in_any_order(speaker, transactional, resumed, message, seed):
     session, draw = facing(speaker, transactional=transactional, resumed=resumed), random.Random(seed)
     link = session.link
@@ -112,7 +113,7 @@ def test_any_packets_in_any_order(speaker, transactional, resumed, message, seed
 
 
 @given(data=st.binary(max_size=300), stage=st.integers(0, 2))
-@settings(max_examples=300)
+@examples(300)
 def test_any_bytes_at_any_stage(data, stage):
     for speaker in (C, L):
         session = facing(speaker, transactional=True, resumed=False)
@@ -136,7 +137,7 @@ def test_any_bytes_at_any_stage(data, stage):
     cuts=st.lists(st.integers(1, 30), min_size=1, max_size=20),
     fast=st.booleans(),
 )
-@settings(max_examples=80)
+@examples(80)
 def test_the_same_events_wherever_the_stream_is_cut(parts, cuts, fast):
     stream = encode(m.Version()) + encode(m.Request("demo", 1, 0))
     stream += b"".join(encode(m.Message((b"a",), tuple(one))) for one in parts) + encode(m.Close((b"a",)))

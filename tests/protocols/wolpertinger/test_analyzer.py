@@ -288,6 +288,7 @@ def in_time(session):
     return sorted(every, key=lambda one: one[:2])
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_where_the_state_was_stored(random_sessions):
     dice = random.Random(7)
     for session in random_sessions.values():
@@ -306,6 +307,7 @@ def test_results_do_not_depend_on_where_the_state_was_stored(random_sessions):
         assert results(analyzer) == results(fed(session))
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_when_events_come(random_sessions):
     for session in random_sessions.values():
         analyzer = Analyzer()

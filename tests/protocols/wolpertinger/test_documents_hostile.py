@@ -122,6 +122,7 @@ def test_a_limit_of_depth_beyond_what_python_allows_ends_in_a_refusal_and_not_in
     assert refused.value.fault is Fault.VALUE_UNSENDABLE
 
 
+@pytest.mark.slow
 def test_wolp_17_elements_are_limited_and_the_limit_itself_is_allowed():
     for parsed in (held("string", ""), held("string", "") + "<!-- -->"):
         assert isinstance(decode(call(parsed).encode(), DocumentLimits(max_elements=6)), Call)
@@ -167,6 +168,7 @@ HUGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 @each("document", HUGE.values(), ids=HUGE.keys())
 def test_a_mebibyte_of_anything_is_refused_fast_with_a_short_detail(document):
@@ -193,6 +195,7 @@ print(peak(range(2, 12)) / first)
 """
 
 
+@pytest.mark.slow
 def test_names_that_strangers_invent_are_not_remembered():
     parsed = subprocess.run([sys.executable, "-c", INVENTED], capture_output=True, text=True, check=True)
     assert float(parsed.stdout) < 1.1

@@ -7,8 +7,9 @@ import random
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import examples
 from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, TRUSTED, codes, read, say, session, text_of
 
 from wirelake.errors import LocalProtocolError, SessionClosed
@@ -208,7 +209,7 @@ LINES = st.one_of(
 
 
 @given(st.lists(LINES, max_size=25), st.sampled_from([STRANGER, TRUSTED]), st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_no_input_of_a_peer_makes_a_session_raise(lines, trust_state, seed):
     one, dice, now = session(Speaker.CLIENT, trust_state, cluster_key=bytes(16)), random.Random(seed), 0.0
     for line in lines:

@@ -7,8 +7,9 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import examples
 from tests.protocols.wolpertinger import twin
 
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, LENGTH, NO_ROOM, SHARED, START, compiled
@@ -108,13 +109,13 @@ def test_a_text_at_its_limit(size):
 
 
 @given(st.lists(st.one_of(st.sampled_from(PAIRS), st.text(max_size=12)), max_size=6), st.one_of(st.sampled_from(PAYLOADS), st.text()))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_text(pairs, payload):
     check(("".join(pairs) + payload).encode(errors="replace"))
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_bytes(data):
     check(data)
 

@@ -257,6 +257,7 @@ def test_random_histories_break_every_rule_that_history_shows(histories):
     assert {fault.name for fault in Fault} - set(found) == {fault.name for fault in UNSEEN}
 
 
+@pytest.mark.slow
 def test_random_histories_have_sessions_of_every_kind(histories):
     analyzers = [fed(session) for every in histories.values() for session in every.values()]
     assert {analyzer.is_whole for analyzer in analyzers} == {True, False}
@@ -272,6 +273,7 @@ def test_random_histories_have_sessions_of_every_kind(histories):
     assert all(300 < count < 700 for count in messages), messages
 
 
+@pytest.mark.slow
 @each("seed", history.SEEDS)
 def test_results_do_not_depend_on_how_a_history_was_fed(histories, seed):
     """State out and in again between any two steps; events before all messages, or in the order of time."""
@@ -470,6 +472,7 @@ def compared(tmp_path_factory):
     return every
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "run", RUNS, ids=lambda run: f"{run[0].name.lower()}-{'udp' if run[1] else 'tcp'}-{'kills' if run[2] else 'no kills'}"
 )
@@ -481,6 +484,7 @@ def test_a_live_session_and_the_analyzer_tell_the_same_of_a_random_peer(compared
     assert len(both) > 12, both
 
 
+@pytest.mark.slow
 def test_every_reason_is_needed(compared):
     assert set().union(*(more for _, more, _ in compared.values())) == {*MORE_LIVE, *MORE_LIVE_IN_DATAGRAMS}
     assert set().union(*(more for _, _, more in compared.values())) == {*MORE_ANALYZED, *MORE_ANALYZED_AFTER_KILLS}

@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.cases import each
+from tests.cases import each, examples
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.scanning import walked
 from tests.protocols.yamp.speech import OTHER, SPOKEN, UID
@@ -215,7 +215,7 @@ def test_values_that_json_has_no_word_for():
     assert msgspec.json.decode(row["body_json"]) == {"id": "0" * 24, "t": "2020-01-01T00:00:00"}
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(speech.messages, max_size=8))
 def test_rows_are_the_messages(messages):
     rows = own([b"".join(map(encode, messages))])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from tests.cases import each
+from hypothesis import given
+from tests.cases import each, examples
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import OTHER, SPOKEN, UID
 
@@ -25,7 +25,7 @@ def test_an_object_is_the_message_both_ways(said):
     assert encode(parse(one)) == said
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(speech.messages)
 def test_every_message_comes_back(said):
     assert parse(described(encode(said))) == said

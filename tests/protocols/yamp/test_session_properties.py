@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import examples
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.pair import CLIENT, SERVER, Pair, Side, options, quiet
 from tests.protocols.yamp.speech import PRIMITIVES, mutated
@@ -14,7 +15,7 @@ from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Close
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(
     mutated(st.lists(PRIMITIVES, max_size=8).map(b"".join)),
     st.booleans(),
@@ -33,7 +34,7 @@ def test_whatever_arrives_a_session_does_not_raise_and_the_cut_does_not_matter(d
     assert sum(isinstance(one, Close) for one in whole.messages) <= 1
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(mutated(PRIMITIVES), max_size=8))
 def test_whatever_datagrams_arrive_a_session_does_not_raise(datagrams):
     side = Side(SERVER, quiet(datagrams=True))
@@ -56,7 +57,7 @@ WHATS = ("send", "request", "progressive", "respond", "fail", "report", "cancel"
 STEPS = st.lists(st.builds(Step, st.sampled_from(WHATS), st.integers(0, 1), st.integers(0, 9)), max_size=50)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(STEPS, st.sampled_from((1, 3, 4096)))
 def test_two_right_peers_never_fault_each_other(steps, cut):
     """Any order of doing: every request has one outcome, or is killed; nobody is blamed for anything but what crossed on the way."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.cases import each
+from tests.cases import each, examples
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import OTHER, SPOKEN, STREAMS, UID, mutated
 
@@ -48,7 +48,7 @@ def test_what_is_meant_is_what_is_said(name):
     assert encode(MEANT[name]) == SPOKEN[name]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(speech.messages, st.booleans())
 def test_every_message_comes_back(said, short):
     limits = Limits(one_byte_redirect_size=short)
@@ -132,7 +132,7 @@ def parsed(pieces):
     return found, b"" if stream.lost else stream.rest, stream.lost
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(mutated(STREAMS), st.lists(st.integers(0, 300), max_size=6))
 def test_where_a_stream_is_cut_does_not_matter(data, places):
     edges = [0, *sorted(min(place, len(data)) for place in places), len(data)]
