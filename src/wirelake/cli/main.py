@@ -38,6 +38,7 @@ COMMANDS: Final = (
     "session",
     "bytes",
     "export",
+    "diff",
     "report",
     "check",
     "keys",
