@@ -119,7 +119,7 @@ def test_sql_has_the_limits_of_query(talks: Path, tmp_path: Path) -> None:
         ("sql", {"statement": f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')"}),
         ("sql", {"statement": f"COPY messages TO '{tmp_path / 'out.csv'}'"}),
         ("sql", {"statement": "SELECT 1; SELECT 2"}),
-        ("sql", {"statement": "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = 7"}),
+        ("sql", {"statement": "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"}),
         ("sql", {"statement": "SELECT list(a.range) FROM range(100000000) a"}),
         flags=("--seconds", "5", "--memory", "64"),
     )
