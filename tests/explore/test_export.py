@@ -385,6 +385,16 @@ def test_an_incident_has_ladders_rules_and_comments(talks: Path, tmp_path: Path)
     assert "00000000" in page.text.replace(" ", "")
 
 
+def test_an_incident_shows_what_happened_after_the_last_message(talks: Path, tmp_path: Path) -> None:
+    """A connection that is closed without a word breaks a rule without a message: it belongs to the whole session only."""
+    late = query(talks, "SELECT session_id, rule FROM violations WHERE message_id IS NULL").to_pylist()[0]
+    export(talks, f"session:{late['session_id']}", None, tmp_path / "whole.html")
+    export(talks, f"session:{late['session_id']} -rule:*", None, tmp_path / "part.html")
+    whole, part = (Page((tmp_path / f"{name}.html").read_text()) for name in ("whole", "part"))
+    assert whole.text.count(late["rule"]) == 2  # the rule, and its place in the ladder
+    assert late["rule"] not in part.text
+
+
 def test_an_incident_with_too_many_messages_is_an_error(talks: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="at most 3"):
         export(talks, "", None, tmp_path / "a.html", incident=IncidentOptions(most=3))

@@ -13,6 +13,7 @@ import msgspec
 from wirelake.explore.diff.latency import CONFIDENCE, LEAST, METHOD, SAMPLE, Shift, shift
 from wirelake.explore.diff.operands import Operand
 from wirelake.explore.diff.steps import Step, steps
+from wirelake.explore.export.selection import broken_in
 from wirelake.explore.model.conditions import EVERYTHING, Condition, all_of, condition
 from wirelake.explore.model.database import Database
 from wirelake.explore.query import QueryLimits
@@ -151,21 +152,12 @@ class _Open(NamedTuple):
         passing = f"SELECT m.message_id FROM messages m WHERE {self.where.sql}"
         return Condition(f"(e.request_message_id IN ({passing}) OR e.response_message_id IN ({passing}))", self.where.values * 2)
 
-    def violations(self) -> Condition:
-        """Violations `v` of selected messages, and those without a message between the selected messages of their session."""
-        if self.where == EVERYTHING:
-            return EVERYTHING
-        passing = f"SELECT m.message_id FROM messages m WHERE {self.where.sql}"
-        spans = f"SELECT m.session_id, min(m.ts) AS begin, max(m.ts) AS finish FROM messages m WHERE {self.where.sql} GROUP BY m.session_id"
-        between = f"EXISTS (SELECT 1 FROM ({spans}) s WHERE s.session_id = v.session_id AND v.ts BETWEEN s.begin AND s.finish)"
-        return Condition(f"(v.message_id IN ({passing}) OR (v.message_id IS NULL AND {between}))", self.where.values * 2)
-
     def groups(self, part: Part) -> Iterator[tuple[Any, ...]]:
         """The groups of a part with their counts, in the order of their names."""
         table, where = {
             Part.KINDS: ("messages m", self.where),
             Part.SUBJECTS: ("messages m", all_of([self.where, Condition("m.subject IS NOT NULL")])),
-            Part.RULES: ("violations v", self.violations()),
+            Part.RULES: ("violations v", broken_in(self.where)),
             Part.ANSWERS: ("exchanges e", self.exchanges()),
         }[part]
         columns = ", ".join(f"coalesce({sql}, '')" for sql in _COLUMNS[part].values())

@@ -18,7 +18,7 @@ import msgspec
 from wirelake import __version__
 from wirelake.errors import UsageError
 from wirelake.explore.bytes.read import Place, SourceGone, read
-from wirelake.explore.export.selection import protocols_in, tables
+from wirelake.explore.export.selection import broken_in, protocols_in, tables
 from wirelake.explore.filters import Filter
 from wirelake.explore.formatting import count, duration, hex_dump, many, moment, size
 from wirelake.explore.markup import Markup, anchor, element, join, link, trusted
@@ -157,13 +157,13 @@ def _unplaced(connection: duckdb.DuckDBPyConnection, where: Condition, some: tup
 
 
 def _rules(connection: duckdb.DuckDBPyConnection, where: Condition) -> Iterator[str]:
-    """The rules that selected messages break, with their text."""
+    """The rules that are broken in the selection, with their text."""
+    broken = broken_in(where)
     found = connection.execute(
         "SELECT v.protocol, v.rule, v.clause, v.severity, any_value(v.text), count(*) FROM violations v"
-        f" WHERE v.message_id IN (SELECT m.message_id FROM messages m WHERE {where.sql})"
-        " GROUP BY v.protocol, v.rule, v.clause, v.severity"
+        f" WHERE {broken.sql} GROUP BY v.protocol, v.rule, v.clause, v.severity"
         " ORDER BY CASE v.severity WHEN 'error' THEN 0 WHEN 'tolerated' THEN 1 ELSE 2 END, count(*) DESC, v.protocol, v.rule",
-        list(where.values),
+        list(broken.values),
     ).fetchall()
     if not found:
         yield element("section", element("h2", "Broken rules"), element("p", "None: no selected message breaks a rule."))
@@ -208,7 +208,8 @@ def _session(
     times = [line.ts for line in lines.values() if line.ts is not None]
     named = None if session_id is None else session_id.hex()
     session = _known(connection, named)
-    happened = [] if session_id is None or not times else sessions.incidents(connection, session_id, min(times), max(times))
+    last = None if session is not None and session.messages == number else max(times, default=None)  # a whole session has its end, too
+    happened = [] if session_id is None or not times else sessions.incidents(connection, session_id, min(times), last)
     yield f'<section id="{anchor("session", named or "none")}">\n'
     yield _session_head(session, named, lines, number)
     yield _comments("Comments on this session", [one for one in options.comments if named and one.about.lower() == named])

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from wirelake import protocols
-from wirelake.explore.model.conditions import Condition, all_of
+from wirelake.explore.model.conditions import EVERYTHING, Condition, all_of
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["SLICE_BYTES", "SLICE_ROWS", "Slice", "own_columns", "protocols_in", "slices", "tables"]
+__all__ = ["SLICE_BYTES", "SLICE_ROWS", "Slice", "broken_in", "own_columns", "protocols_in", "slices", "tables"]
 
 SLICE_ROWS: Final = 20_000
 """Messages of one slice at most."""
@@ -84,6 +84,26 @@ def protocols_in(connection: duckdb.DuckDBPyConnection, where: Condition) -> lis
     found = connection.execute(f"SELECT DISTINCT m.protocol FROM messages m WHERE {where.sql}", list(where.values)).fetchall()
     names = {name for (name,) in found}
     return [name for name in protocols.names() if name in names]
+
+
+def broken_in(where: Condition) -> Condition:
+    """Violations `v` of selected messages; and those without a message, in the time of the selected messages of their session.
+
+    A rule that is broken after the last message counts if the whole session is selected.
+    """
+    if where == EVERYTHING:
+        return EVERYTHING
+    passing = f"SELECT m.message_id FROM messages m WHERE {where.sql}"
+    spans = (
+        "SELECT m.session_id, min(m.ts) AS begin, max(m.ts) AS finish, count(*) AS number"
+        f" FROM messages m WHERE {where.sql} GROUP BY m.session_id"
+    )
+    within = f"""EXISTS (
+        SELECT 1 FROM ({spans}) s LEFT JOIN sessions x USING (session_id)
+        WHERE s.session_id = v.session_id AND v.ts >= s.begin
+        AND (v.ts <= s.finish OR s.number = coalesce(x.messages_to_server, 0) + coalesce(x.messages_to_client, 0))
+    )"""
+    return Condition(f"(v.message_id IN ({passing}) OR (v.message_id IS NULL AND {within}))", where.values * 2)
 
 
 def own_columns(protocol: str) -> list[str]:
