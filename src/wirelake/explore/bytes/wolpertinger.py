@@ -15,12 +15,14 @@ from wirelake.protocols.wolpertinger.scanner import (
     FRAGMENT_INDEX,
     GZIP,
     MESSAGE_ID,
+    ODD_BLANKS,
     ODDITIES,
     PAYLOAD,
     PAYLOAD_LENGTH,
     RESULT,
     SEMICOLON,
 )
+from wirelake.protocols.wolpertinger.wire import BLANKS
 
 __all__ = ["REST", "lay_out"]
 
@@ -66,4 +68,12 @@ def lay_out(cut: Tiling, data: bytes, row: Sequence[int], parts: Sequence[int]) 
         cut.take("payload", row[PAYLOAD_LENGTH], text_of, column="result_payload")
     else:
         cut.take("payload", row[PAYLOAD_LENGTH], text_of)
-    cut.put("oddities", row[ODDITIES])
+    odd = row[ODDITIES]
+    if not is_result and _has_blanks(data, payload, payload + row[PAYLOAD_LENGTH]):
+        odd |= ODD_BLANKS
+    cut.put("oddities", odd)
+
+
+def _has_blanks(data: bytes, start: int, stop: int) -> bool:
+    """WOLP-6: whether there are blanks in base64."""
+    return any(blank in data[start:stop] for blank in BLANKS)

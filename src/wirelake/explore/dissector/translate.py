@@ -77,9 +77,8 @@ class Translation:
 
     @property
     def lua(self) -> str:
-        """Return constants, tables and functions."""
-        constants = "\n".join(f"local {name} = {value}" for name, value in self.constants.items())
-        return "\n\n".join(part for part in (constants, "\n".join(self._tables.values()), *self.functions) if part)
+        """Return tables and functions; `constants` must be defined before them."""
+        return "\n\n".join(part for part in ("\n".join(self._tables.values()), *self.functions) if part)
 
     def _add(self, function: FunctionType, name: str) -> None:
         if name in self._native or self._done.get(name) is function:
@@ -366,7 +365,7 @@ class _Function:
     def _item(self, name: str, index: ast.expr) -> str:
         place = self._expression(index)
         if name in STRINGS:
-            return f"byte(data, {place} + 1)"
+            return f"octet(data, {place} + 1)"
         if name in self._parameters or name in self._locals:
             return f"{_spelt(name)}[{place}]"
         values = self._globals.get(name)
@@ -413,8 +412,10 @@ class _Function:
 
     def _given(self, parameter: str, node: ast.expr | None) -> str:
         """An argument of a method of `Tiling`. How bytes are shown is known by the type of their field in Lua, unless it is a text."""
-        is_text = isinstance(node, ast.JoinedStr | ast.Constant | ast.Name) or (
-            isinstance(node, ast.Call)
+        is_text = isinstance(node, ast.JoinedStr | ast.Constant) or (
+            isinstance(node, ast.Name)
+            and self._types.get(node.id) == TEXT
+            or isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and isinstance(node.func.value, ast.Name)
             and all(isinstance(each, str) for each in self._globals.get(node.func.value.id, {None: None}).values())
