@@ -49,9 +49,19 @@ class Shown(msgspec.Struct):
         return self.fields.get(column.replace(".", "_"), [])
 
     def raw(self, column: str) -> list[bytes]:
-        """The bytes of each value; tshark leaves out those of an empty one at the end of a packet."""
-        found = iter([each for each in self.fields.get(f"{column.replace('.', '_')}_raw", []) if each])
-        return [bytes.fromhex(next(found)) if each else b"" for each in self.values(column)]
+        """The bytes below each value that has some."""
+        return [bytes.fromhex(each) for each in self.fields.get(f"{column.replace('.', '_')}_raw", []) if each]
+
+    def texts(self, column: str) -> list[str]:
+        """Texts by their bytes, because tshark escapes what it prints. It leaves out all bytes of a list that begins with an empty text."""
+        values, raw = self.values(column), iter(self.raw(column))
+        if len(self.raw(column)) != sum(map(bool, values)):
+            return values
+        return [next(raw).decode(errors="replace") if each else "" for each in values]
+
+    def octets(self, column: str) -> list[bytes]:
+        """The values of a field of bytes."""
+        return [bytes.fromhex(each.replace(":", "")) for each in self.values(column)]
 
 
 def home(folder: Path) -> dict[str, str]:
@@ -164,8 +174,8 @@ def told(message: Shown, column: str, kind: pa.DataType, protocol: str) -> list[
     if pa.types.is_floating(kind):
         return [struct.unpack(">f", each)[0] for each in message.raw(column)]
     if pa.types.is_string(kind):
-        return [each.decode(errors="replace") for each in message.raw(column)] if column in over_bytes(protocol) else values
-    return message.raw(column)
+        return message.texts(column) if column in over_bytes(protocol) else values
+    return message.octets(column)
 
 
 def differences(protocol: str, capture: Path, messages: Iterable[Shown]) -> tuple[int, int, list[str]]:
@@ -175,7 +185,7 @@ def differences(protocol: str, capture: Path, messages: Iterable[Shown]) -> tupl
     faults = protocols.get(protocol).faults.__members__
     for index, (row, message) in enumerate(zip(ours, theirs, strict=False)):
         if row.own is None:
-            if (message.values("fault"), message.raw("unreadable")) != ([row.fault], [row.raw]):
+            if (message.values("fault"), message.octets("unreadable")) != ([row.fault], [row.raw]):
                 found.append(f"{index} at {row.offset}: quarantine {row.fault} {row.raw!r}, Wireshark {message.fields}")
             continue
         is_rejected = protocol == "wolpertinger" and row.fault is not None and faults[row.fault] in DOCUMENT_FAULTS

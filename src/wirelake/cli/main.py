@@ -37,6 +37,7 @@ COMMANDS: Final = (
     "explore",
     "session",
     "bytes",
+    "dissector",
     "report",
     "check",
     "keys",
