@@ -1,4 +1,7 @@
-"""Random messages of every protocol, recorded: most are as encoders write them, some are odd, and the last of a connection may be broken."""
+"""Random messages of every protocol, recorded.
+
+Most are as encoders write them, some are odd, and the last record of a connection may be broken.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,13 @@ def mesh_message(dice: random.Random) -> bytes:
     for _ in range(dice.randrange(7)):
         kind = dice.choice([1, 1, 1, 2, 3, 4, 5, 0x10, 0x11, 0x12, 0x13, 0x14, 0x14, 0x15, 0x16, 0x17, 0x18, dice.randrange(256)])
         if kind == 0x11:
-            inner = [(1, bytes([dice.choice([1, 1, 2, 9])])), (2, b"\x0c"), (3, dice.randbytes(12)), (4, dice.randbytes(12)), (5, bytes(16))]
+            inner = [
+                (1, bytes([dice.choice([1, 1, 2, 9])])),
+                (2, b"\x0c"),
+                (3, dice.randbytes(12)),
+                (4, dice.randbytes(12)),
+                (5, bytes(16)),
+            ]
             chosen = dice.sample(inner, dice.randrange(len(inner) + 1))
             value = b"".join(bytes((number, len(content))) + content for number, content in chosen)
         elif kind in (1, 5):
@@ -148,8 +157,8 @@ def relink_message(dice: random.Random, own: int, other: int) -> bytes:
             parts = tuple(body(dice) for _ in range(dice.choice([0, 1, 1, 1, 2, 7])))
             message = relink.Message(ids(own, many), parts, many, dice.random() < 0.1, dice.random() < 0.1)
     data = bytearray(protocols.get("relink").encode(message, protocols.get("relink").limits()))
-    if dice.random() < 0.03:
-        data[-1] ^= 1  # RELINK-12: padding, or the last byte of a part
+    if dice.random() < 0.03 and not isinstance(message, relink.Message):
+        data[-1] ^= 1  # RELINK-12: padding, or the last byte of a sequence number or channel id
     return bytes(data)
 
 
@@ -172,7 +181,9 @@ def wolpertinger_text(dice: random.Random) -> bytes:
     sealed = wolpertinger_wire.sealed(document, keys, compress=dice.random() < 0.2)
     payload = sealed.text
     if dice.random() < 0.05:
-        payload = dice.choice([payload[:-1], payload[:9] + b" \t" + payload[9:], b"*" + payload, binascii.b2a_base64(b"x" * 7, newline=False)])
+        payload = dice.choice(
+            [payload[:-1], payload[:9] + b" \t" + payload[9:], b"*" + payload, binascii.b2a_base64(b"x" * 7, newline=False)]
+        )
     whole = wolpertinger.Envelope(number, payload, sealed.gzip, sealed.encryption)
     if dice.random() < 0.15 and len(payload) > 20:
         pieces = split(payload, -(-len(payload) // 3))
@@ -186,7 +197,9 @@ def wolpertinger_text(dice: random.Random) -> bytes:
         return b"".join(one + b"\n" for one in texts)
     line = wolpertinger_wire.encode(whole)
     if dice.random() < 0.05:
-        line = dice.choice([line.replace(b"message_id", b"Message_ID"), b"gzip:0;" + line, b"color:red;" + line, line.replace(b":", b"::", 1)])
+        line = dice.choice(
+            [line.replace(b"message_id", b"Message_ID"), b"gzip:0;" + line, b"color:red;" + line, line.replace(b":", b"::", 1)]
+        )
     return line + b"\n"
 
 
@@ -213,7 +226,9 @@ def connection(dice: random.Random, protocol: str, turns: int, *, broken: float 
     }
     sizes = {"client": dice.choice([0, 1, 2, 4, 8]), "server": dice.choice([1, 2, 3])}
     if protocol == "relink":
-        asked = relink.Request(text(dice)[:40], sizes["client"], sizes["server"], dice.randrange(8), dice.getrandbits(50) + 1, dice.getrandbits(62))
+        asked = relink.Request(
+            text(dice)[:40], sizes["client"], sizes["server"], dice.randrange(8), dice.getrandbits(50) + 1, dice.getrandbits(62)
+        )
         encode, limits = protocols.get("relink").encode, protocols.get("relink").limits()
         yield "client", encode(relink.Version(0), limits) + encode(asked, limits)
         yield "server", encode(relink.Version(0), limits) + encode(relink.Reply(1_700_000_000_000_000, dice.getrandbits(62) + 1), limits)

@@ -55,9 +55,10 @@ class Shown(msgspec.Struct):
     def texts(self, column: str) -> list[str]:
         """Texts by their bytes, because tshark escapes what it prints. It leaves out all bytes of a list that begins with an empty text."""
         values, raw = self.values(column), iter(self.raw(column))
-        if len(self.raw(column)) != sum(map(bool, values)):
+        count = len(self.raw(column))
+        if count not in (len(values), sum(map(bool, values))):
             return values
-        return [next(raw).decode(errors="replace") if each else "" for each in values]
+        return [next(raw).decode(errors="replace") if each or count == len(values) else "" for each in values]
 
     def octets(self, column: str) -> list[bytes]:
         """The values of a field of bytes."""

@@ -16,9 +16,7 @@ __all__ = ["dissector"]
 
 
 @click.command()
-@click.option(
-    "-o", "--output", "folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder to write into."
-)
+@click.option("-o", "--output", "folder", type=click.Path(path_type=Path, file_okay=False), required=True, help="The folder to write into.")
 @click.option("--protocol", "chosen", multiple=True, help="Only this protocol; may be given several times.")
 @click.option("--force", is_flag=True, help="Overwrite files of these names that this command did not write.")
 def dissector(folder: Path, chosen: tuple[str, ...], force: bool) -> int:

@@ -59,7 +59,8 @@ def lay_out(cut: Tiling, data: bytes, row: Sequence[int], parts: Sequence[int]) 
     if row[SCHEME] >= 0:
         cut.put("scheme", row[SCHEME])
     _body(cut, kind, row[START] + row[LENGTH])
-    if kind >= MessageType.DATA.value or row[BODY_LENGTH] > 0 and kind != MessageType.HELLO.value and kind != MessageType.ERROR.value:
+    has_no_fields = kind != MessageType.HELLO.value and kind != MessageType.ERROR.value
+    if kind >= MessageType.DATA.value or (row[BODY_LENGTH] > 0 and has_no_fields):
         cut.until("body", cut.stop, text_of)
     cut.put("oddities", row[ODDITIES])
 

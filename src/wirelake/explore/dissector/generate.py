@@ -31,7 +31,22 @@ NUMBERS: Final = frozenset(["u16", "u32", "i64", "u16_le", "u32_le", "i64_le", "
 """Kernels that `lua/numbers.lua` has."""
 DEFINED: Final = frozenset(
     [
-        *("PROTO", "FIELDS", "FORMS", "WIDE", "COLUMNS", "FAULTS", "UNREADABLE", "EXPERTS", "HOOKS", "LIMITS", "PORT", "PORTS", "TITLE", "REST"),
+        *(
+            "PROTO",
+            "FIELDS",
+            "FORMS",
+            "WIDE",
+            "COLUMNS",
+            "FAULTS",
+            "UNREADABLE",
+            "EXPERTS",
+            "HOOKS",
+            "LIMITS",
+            "PORT",
+            "PORTS",
+            "TITLE",
+            "REST",
+        ),
         *("TABLES", "HEURISTICS", "JOINED", "CUT", "MAX_PARTS", "CLIENT", "SERVER", "ENC_UTF_8", "ENC_NA", "DESEGMENT_ONE_MORE_SEGMENT"),
     ]
 )
@@ -110,7 +125,10 @@ def _literal(value: Value) -> str:
     if isinstance(value, frozenset):
         return f"{{{', '.join(f'[{quoted(one)}] = true' for one in sorted(value))}}}"
     if isinstance(value, Mapping):
-        pairs = (f"[{quoted(key) if isinstance(key, str) else key}] = {quoted(one) if isinstance(one, str) else one}" for key, one in value.items())
+        pairs = (
+            f"[{quoted(key) if isinstance(key, str) else key}] = {quoted(one) if isinstance(one, str) else one}"
+            for key, one in value.items()
+        )
         return f"{{{', '.join(pairs)}}}"
     return str(value if isinstance(value, float) else int(value))
 
@@ -153,7 +171,8 @@ def _tables(descriptor: AnyProtocol, specifics: Specifics, fields: list[FieldTyp
         "",
         "local EXPERTS = {",
         *(
-            f"  {word} = ProtoExpert.new({quoted(f'{name}.expert.{word}')}, {quoted(text)}, expert.group.{group}, expert.severity.{severity}),"
+            f"  {word} = ProtoExpert.new({quoted(f'{name}.expert.{word}')}, {quoted(text)},"
+            f" expert.group.{group}, expert.severity.{severity}),"
             for word, text, group, severity in experts
         ),
         "}",
@@ -171,12 +190,17 @@ def _tables(descriptor: AnyProtocol, specifics: Specifics, fields: list[FieldTyp
         f"local REST, JOINED = {quoted(rest.replace(' ', '_'))}, {_list(joined)}",
         "",
         "-- What the bytes of one message do not tell; each protocol replaces some.",
-        f"local HOOKS = {{is_stateful = {'true' if specifics.stateful else 'false'}}}",
+        f"local HOOKS = {{is_stateful = {_truth(specifics.stateful)}, is_need_exact = {_truth(specifics.exact_need)}}}",
         "function HOOKS.before() return {limits = LIMITS} end",
         "function HOOKS.after() end",
         "function HOOKS.follow() end",
+        "function HOOKS.is_carrier() return false end",
     ]
     return "\n".join(lines)
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def _list(texts: tuple[str, ...] | list[str]) -> str:

@@ -43,6 +43,11 @@ class Specifics(msgspec.Struct, frozen=True, kw_only=True):
     """Whether payloads may be compressed."""
     stateful: bool = True
     """Whether reading a message depends on earlier ones."""
+    exact_need: bool = True
+    """Whether the bytes that the scanner needs are the whole message.
+
+    Wireshark loses a message in its second pass, if a dissector asks for a number of bytes and then for more.
+    """
     fields: tuple[tuple[str, str, str, str], ...] = ()
     """Fields that the Lua file adds: column, type, form, title."""
     constants: Mapping[str, Value] = {}
@@ -69,6 +74,7 @@ SPECIFICS: Final[dict[str, Specifics]] = {
     ),
     "relink": Specifics(
         kernels=("utf8",),
+        exact_need=False,
         constants={
             "VERSION_KIND": Kind.VERSION,
             "REQUEST_KIND": Kind.REQUEST,

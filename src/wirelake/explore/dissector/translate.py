@@ -14,7 +14,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
-from typing import Final, NoReturn
+from typing import Final
 
 from wirelake.explore.bytes.layout import Tiling, is_show
 
@@ -30,7 +30,12 @@ STRINGS: Final = frozenset(["data"])
 _ARITHMETIC: Final = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _BITS: Final = {ast.BitAnd: "band", ast.BitOr: "bor", ast.BitXor: "bxor", ast.LShift: "lshift", ast.RShift: "rshift"}
 _COMPARISONS: Final = {ast.Eq: "==", ast.NotEq: "~=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_KEYWORDS: Final = frozenset("and break do else elseif end false for function goto if in local nil not or repeat return then true until while".split())
+_KEYWORDS: Final = frozenset(
+    [
+        *("and", "break", "do", "else", "elseif", "end", "false", "for", "function", "goto", "if"),
+        *("in", "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while"),
+    ]
+)
 
 
 class UntranslatableError(Exception):
@@ -115,9 +120,9 @@ class _Function:
         declared = [f"  local {', '.join(names)}"] if names else []
         return "\n".join([*head, f"local function {self._name}({', '.join(map(_spelt, self._parameters))})", *declared, *body, "end"])
 
-    def _refuse(self, node: ast.AST, why: str = "") -> NoReturn:
+    def _refusal(self, node: ast.AST, why: str = "") -> UntranslatableError:
         line = getattr(node, "lineno", 0)
-        raise UntranslatableError(f"{self._name}, line {line}: {why or ast.unparse(node)} has no translation to Lua")
+        return UntranslatableError(f"{self._name}, line {line}: {why or ast.unparse(node)} has no translation to Lua")
 
     # Types: Lua takes 0 for true, and joins text with another operator.
 
@@ -152,7 +157,9 @@ class _Function:
             return [self._type(each) for each in value.elts]
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
             returned = getattr(self._globals.get(value.func.id), "__annotations__", {}).get("return", "")
-            kinds = [BOOL if word.strip() == "bool" else NUMBER for word in str(returned).removeprefix("tuple[").removesuffix("]").split(",")]
+            kinds = [
+                BOOL if word.strip() == "bool" else NUMBER for word in str(returned).removeprefix("tuple[").removesuffix("]").split(",")
+            ]
             if len(kinds) == count:
                 return kinds
         return [NUMBER] * count
@@ -216,7 +223,7 @@ class _Function:
                 return [f"do return {self._many(value)} end"]
             case ast.Break():
                 return ["break"]
-        self._refuse(node)
+        raise self._refusal(node)
 
     def _if(self, node: ast.If, word: str = "if") -> list[str]:
         lines = [f"{word} {self._truth(node.test)} then", *self._inner(node.body)]
@@ -244,7 +251,7 @@ class _Function:
                 return [f"{names} = {self._many(value)}"]
             case ast.Subscript():
                 return [f"{self._expression(target)} = {self._expression(value)}"]
-        self._refuse(target)
+        raise self._refusal(target)
 
     def _many(self, value: ast.expr) -> str:
         if isinstance(value, ast.Tuple):
@@ -282,7 +289,7 @@ class _Function:
                 return f"bnot({self._expression(operand)})"
             case ast.UnaryOp(op=ast.Not()) | ast.BoolOp():
                 if self._type(node) != BOOL:
-                    self._refuse(node, f"the value of `{ast.unparse(node)}`")
+                    raise self._refusal(node, f"the value of `{ast.unparse(node)}`")
                 return self._truth(node)
             case ast.Compare():
                 return self._compare(node)
@@ -302,7 +309,7 @@ class _Function:
                 return f"({' .. '.join(self._piece(each) for each in values)})"
             case ast.Call():
                 return self._call(node)
-        self._refuse(node)
+        raise self._refusal(node)
 
     def _constant(self, node: ast.expr) -> str | None:
         """A number, text or truth that is known now; None if it is not."""
@@ -331,13 +338,13 @@ class _Function:
             return str(value)
         if value is None:
             return "nil"
-        self._refuse(node)
+        raise self._refusal(node)
 
     def _binary(self, node: ast.BinOp) -> str:
         operator = type(node.op)
-        if operator is ast.RShift and isinstance(node.left, ast.Name) and isinstance(big := self._globals.get(node.left.id), int):
-            if big >= MOST_EXACT:  # more bits than a number of Lua has: as text, the last bit first
-                return f"rshift_bits({quoted(bin(big)[:1:-1])}, {self._expression(node.right)})"
+        big = self._globals.get(node.left.id) if isinstance(node.left, ast.Name) else None
+        if operator is ast.RShift and isinstance(big, int) and big >= MOST_EXACT:  # too many bits: as text, the last bit first
+            return f"rshift_bits({quoted(bin(big)[:1:-1])}, {self._expression(node.right)})"
         left, right = self._expression(node.left), self._expression(node.right)
         if operator in _BITS:
             return f"{_BITS[operator]}({left}, {right})"
@@ -345,7 +352,7 @@ class _Function:
             return f"({left} .. {right})"
         if operator in _ARITHMETIC:
             return f"({left} {_ARITHMETIC[operator]} {right})"
-        self._refuse(node)
+        raise self._refusal(node)
 
     def _compare(self, node: ast.Compare) -> str:
         parts, left = [], node.left
@@ -358,7 +365,7 @@ class _Function:
             elif type(operator) in _COMPARISONS:
                 parts.append(f"{self._expression(left)} {_COMPARISONS[type(operator)]} {self._expression(right)}")
             else:
-                self._refuse(node)
+                raise self._refusal(node)
             left = right
         return f"({' and '.join(parts)})"
 
@@ -371,7 +378,7 @@ class _Function:
         values = self._globals.get(name)
         if isinstance(values, tuple) and all(isinstance(each, int) for each in values):
             return f"({{{', '.join(f'[{at}] = {int(each)}' for at, each in enumerate(values))}}})[{place}]"
-        self._refuse(index)
+        raise self._refusal(index)
 
     def _piece(self, node: ast.expr) -> str:
         if isinstance(node, ast.FormattedValue) and node.conversion == -1:
@@ -381,7 +388,7 @@ class _Function:
                 return f"string.format('%02x', {self._expression(node.value)})"
         if isinstance(node, ast.Constant):
             return quoted(str(node.value))
-        self._refuse(node)
+        raise self._refusal(node)
 
     def _call(self, node: ast.Call) -> str:
         match node.func:
@@ -407,19 +414,19 @@ class _Function:
             case ast.Name(id=name) if isinstance(function := self._globals.get(name), FunctionType) and not node.keywords:
                 self._translation.add(function, name)
                 return f"{name}({', '.join(map(self._expression, node.args))})"
-        self._refuse(node)
-
+        raise self._refusal(node)
 
     def _given(self, parameter: str, node: ast.expr | None) -> str:
         """An argument of a method of `Tiling`. How bytes are shown is known by the type of their field in Lua, unless it is a text."""
-        is_text = isinstance(node, ast.JoinedStr | ast.Constant) or (
-            isinstance(node, ast.Name)
-            and self._types.get(node.id) == TEXT
-            or isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and isinstance(node.func.value, ast.Name)
-            and all(isinstance(each, str) for each in self._globals.get(node.func.value.id, {None: None}).values())
-        )
+        match node:
+            case ast.JoinedStr() | ast.Constant():
+                is_text = True
+            case ast.Name(id=name):
+                is_text = self._types.get(name) == TEXT
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="get")):
+                is_text = all(isinstance(each, str) for each in self._globals.get(name, {None: None}).values())
+            case _:
+                is_text = False
         return "nil" if node is None or (parameter == "show" and not is_text) else self._expression(node)
 
 

@@ -202,7 +202,8 @@ local function read_stream(tvb, pinfo, tree, is_stream)
     if count == 0 then
       if is_stream then
         if not pinfo.visited then snapshots[place] = nil end
-        return at, need > length - at and need - (length - at) or DESEGMENT_ONE_MORE_SEGMENT, names
+        local is_known = HOOKS.is_need_exact and need > length - at
+        return at, is_known and need - (length - at) or DESEGMENT_ONE_MORE_SEGMENT, names
       end
       rows[START], rows[LENGTH], rows[KIND], rows[FAULT] = at, length - at, -1, CUT
       after = length
@@ -236,6 +237,7 @@ end
 
 local function dissect(tvb, pinfo, tree)
   if tvb:len() == 0 then return 0 end
+  if HOOKS.is_carrier(tvb) then return 0 end -- Wireshark asks other dissectors then
   pinfo.cols.protocol = TITLE
   local at, missing, names = read_stream(tvb, pinfo, tree, pinfo.can_desegment > 0)
   if missing ~= 0 then
@@ -257,9 +259,13 @@ for _, name in ipairs(TABLES) do
   if known and port_table then port_table:add(PORT, PROTO) end
 end
 for _, name in ipairs(HEURISTICS) do
+  local is_carried = name == "ws"
   pcall(PROTO.register_heuristic, PROTO, name, function(tvb, pinfo, tree)
-    if tvb:len() == 0 or not HOOKS.recognise(tvb:raw(), tvb:len()) then return false end
-    pinfo.conversation = PROTO
+    if tvb:len() == 0 then return false end
+    local connection = is_carried and side_of(pinfo) or {}
+    if not connection.is_recognised and not HOOKS.recognise(tvb:raw(), tvb:len()) then return false end
+    connection.is_recognised = true
+    if not is_carried then pinfo.conversation = PROTO end -- later packets need no recognition; those of a carrier stay with it
     dissect(tvb, pinfo, tree)
     return true
   end)

@@ -127,8 +127,9 @@ local function show_document(cut, document, pinfo, tree)
   cut:put("component", texts.ComponentName or "")
   if root == "RemoteMethodCall" and texts.MethodName then cut:put("method", texts.MethodName) end
   if texts.CallId then cut:put("call_id", texts.CallId:lower()) end
-  local code = root == "RemoteError" and tonumber(texts.ErrorCode, 10)
-  if code then
+  local digits = root == "RemoteError" and (texts.ErrorCode or ""):match("^%s*(%d+)%s*$")
+  if digits and #digits < 16 then
+    local code = tonumber(digits, 10)
     cut:put("error_code", code)
     if ERROR_NAMES[code] then cut:put("error_name", ERROR_NAMES[code]) end
   end

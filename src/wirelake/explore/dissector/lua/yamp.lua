@@ -22,6 +22,12 @@ function HOOKS.follow(connection, speaker, data, row)
   end
 end
 
+-- YAMP-14: a WebSocket begins with HTTP; Wireshark's own dissectors unwrap it, and hand each message back.
+function HOOKS.is_carrier(tvb)
+  local start = tvb:raw(0, math.min(5, tvb:len()))
+  return sub(start, 1, 4) == "GET " or start == "HTTP/"
+end
+
 function HOOKS.recognise(data, length)
   if sub(data, 1, 3) ~= "\0\0\1" or length < 4 then return false end
   local stop = 4 + octet(data, 4)
