@@ -15,7 +15,7 @@ from wirelake.protocols.relink.limits import Stage
 from wirelake.protocols.relink.messages import Kind
 from wirelake.protocols.wolpertinger.layer1.fragments import OVERHEAD
 from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode, error_name
-from wirelake.protocols.wolpertinger.layer2.documents import ROOTS
+from wirelake.protocols.wolpertinger.layer2.xml_reader import ROOTS
 from wirelake.protocols.wolpertinger.limits import DEFAULT_LIMITS as TEXT_LIMITS
 from wirelake.protocols.wolpertinger.messages import Encryption, TextKind
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
