@@ -39,6 +39,7 @@ COMMANDS: Final = (
     "bytes",
     "export",
     "diff",
+    "dissector",
     "report",
     "check",
     "mcp",

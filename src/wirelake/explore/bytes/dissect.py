@@ -5,30 +5,36 @@ from __future__ import annotations
 import binascii
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Final
 from xml.parsers import expat
 
-from wirelake.explore.bytes.layout import Field, Layer, hex_of, text_of
+from wirelake.explore.bytes.layout import Field, Layer, Tiling, hex_of, text_of
+from wirelake.protocols.kernel import LENGTH, START
 
-__all__ = ["MAX_DOCUMENT", "fields_of", "layers"]
+__all__ = ["LAID_OUT", "MAX_DOCUMENT", "fields_of", "layers", "layout_of"]
 
 MAX_DOCUMENT: Final = 1 << 20
 """Bytes of a document that is formatted at most."""
-_KNOWN: Final = ("emp", "event_mesh", "relink", "yamp", "wolpertinger")
+LAID_OUT: Final = ("emp", "event_mesh", "relink", "yamp", "wolpertinger")
 """Protocols with a module of their own here; of others the frame is one field."""
 _BLANKS: Final = re.compile(rb"[ \t\r\n]+")
 
-FieldsOf = Callable[[bytes, Sequence[int], Sequence[int]], list[Field]]
+
+def layout_of(protocol: str) -> ModuleType:
+    """Return the module with the layout of a protocol: `lay_out` and `REST`."""
+    return import_module(f"wirelake.explore.bytes.{protocol}")
 
 
 def fields_of(protocol: str, data: bytes, row: Sequence[int], parts: Sequence[int]) -> list[Field]:
     """Return the fields of a scanned row, in order and without gaps."""
-    if protocol not in _KNOWN:
+    if protocol not in LAID_OUT:
         return [Field("message", 0, len(data), hex_of(data))]
-    fields: FieldsOf = import_module(f"wirelake.explore.bytes.{protocol}").fields
-    return fields(data, row, parts)
+    layout, cut = layout_of(protocol), Tiling(data, row[START], row[START] + row[LENGTH])
+    layout.lay_out(cut, data, row, parts)
+    return cut.finish(layout.REST)
 
 
 def layers(frame: bytes | None, fields: list[Field], body: bytes | None, *, encrypted: bool = False) -> list[Layer]:

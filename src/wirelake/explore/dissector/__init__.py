@@ -1,0 +1,1 @@
+"""Lua dissectors for Wireshark, generated from the scanners and from `explore/bytes`."""
