@@ -55,6 +55,7 @@ __all__ = [
     "relation",
     "revision",
     "size",
+    "statistics",
     "sweep",
     "sweep_batch",
     "uncounted",
@@ -302,6 +303,18 @@ def entries(lake: Path, table: Table, as_of: int | None = None) -> list[File]:
     # The log has relative paths; the URIs that deltalake offers would need unquoting.
     log = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
     return sorted((File(path, size, rows) for path, size, rows in zip(*(each.to_pylist() for each in log.columns), strict=True)), key=_path)
+
+
+def statistics(lake: Path, table: Table, as_of: int | None = None) -> pa.Table:
+    """Return the statistics of the files that count, sorted by name.
+
+    Columns are `path`, `num_records`, `min.NAME`, `max.NAME` and `null_count.NAME`. What the log does not have of a file is null.
+    """
+    opened = _reading(lake, table, as_of)
+    if opened is None:
+        return pa.table({"path": pa.array([], pa.string()), "num_records": pa.array([], pa.int64())})
+    log = pa.table(opened.get_add_actions(flatten=True))
+    return log.set_column(log.schema.get_field_index("path"), "path", log["path"].cast(pa.string())).sort_by("path")
 
 
 def size(lake: Path, table: Table) -> int:
