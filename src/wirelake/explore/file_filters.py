@@ -180,10 +180,12 @@ class _Reader:
     def _moment(self, name: str, sign: str, text: str) -> Condition:
         try:
             moment = datetime.fromisoformat(text).astimezone(UTC)
-            lower, upper = Comparison(name, ">=", moment - self._slack), Comparison(name, "<=", moment + self._slack)
+            early, late = moment - self._slack, moment + self._slack
         except (ValueError, OverflowError):  # infinity, or a year that Python does not have
             return UNKNOWN
-        return All((lower, upper)) if sign == "=" else lower if sign in (">", ">=") else upper
+        if sign == "=":
+            return All((Comparison(name, ">=", early), Comparison(name, "<=", late)))
+        return Comparison(name, sign, early if sign in (">", ">=") else late)
 
 
 def _name(word: str) -> str:

@@ -69,8 +69,9 @@ class _Reader:
             del self._narrow[name]
         if len(files) == self._narrowing.sizes[name] or not self._has_columns(name, files[:1]):
             return
-        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in files)
-        rows = f"read_parquet([{listed}], hive_partitioning = false)" if files else f'main."{name}" WHERE false'
+        shown = files or tuple(map(str, self._narrowing.seen.files(name)[:1]))  # a view needs one, to have columns
+        listed = ", ".join("'" + path.replace("'", "''") + "'" for path in shown)
+        rows = f"read_parquet([{listed}], hive_partitioning = false){'' if files else ' WHERE false'}"
         self._cursor.execute(f'CREATE TEMP VIEW "{name}" AS FROM {rows}')
         self._narrow[name] = files
 
