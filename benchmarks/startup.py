@@ -1,26 +1,59 @@
 """How long short commands take from nothing to the prompt, with warm caches, beside the interpreter that does nothing at all.
 
-Goal: `wirelake decode emp` under 0.4 s.
+Also how long Spark takes, from a new process to a session: with the caches that the first session makes, and with none of them.
+
+Goals: `wirelake decode emp` under 0.4 s; Spark at most 3 s, where Java 25 is at hand.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 from figures import Figure, main
 
 HELLO = b"0000000c0000000001000000"
 GOAL = 0.4
+SPARK_GOAL = 3.0
 
 TABLE = "Start-up of short commands"
+SPARK_TABLE = "Start-up of Spark"
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "wirelake decode emp --hex": [sys.executable, "-m", "wirelake", "decode", "emp", "--hex"],
     "wirelake --help": [sys.executable, "-m", "wirelake", "--help"],
 }
+SPARK = "from wirelake.lake import spark_session; spark = spark_session(); print('ready', flush=True); spark.stop()"
+OFF = {"WIRELAKE_AOT_CACHE": "off", "WIRELAKE_LAUNCH_CACHE": "off"}
+
+
+def spark_seconds(**variables: str) -> float:
+    """Seconds from nothing to a Spark session; the process then ends, which makes the caches if there are none."""
+    began = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-c", SPARK], stdout=subprocess.PIPE, env=os.environ | variables) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        taken = time.perf_counter() - began
+    if process.returncode:
+        raise SystemExit(f"Spark ended with exit code {process.returncode}")
+    return taken
+
+
+def spark_figures(times: int) -> list[Figure]:
+    """Spark with the caches and without, in turns; the first run is not counted."""
+    if find_spec("pyspark") is None:
+        return []
+    spark_seconds()
+    rounds = [(spark_seconds(), spark_seconds(**OFF)) for _ in range(times)]
+    cached, bare = map(statistics.median, zip(*rounds, strict=True))
+    return [
+        Figure(table=SPARK_TABLE, name="Spark session, with the caches", ours=cached, unit="s", most=SPARK_GOAL),
+        Figure(table=SPARK_TABLE, name="Spark session, without", ours=bare, unit="s"),
+    ]
 
 
 def seconds(command: list[str]) -> float:
@@ -38,7 +71,8 @@ def run(quick: bool, seed: int) -> list[Figure]:  # noqa: ARG001 - nothing is dr
     rounds = [[seconds(command) for command in COMMANDS.values()] for _ in range(5 if quick else 11)]
     found = dict(zip(COMMANDS, map(statistics.median, zip(*rounds, strict=True)), strict=True))
     goals = {"wirelake decode emp --hex": GOAL}
-    return [Figure(table=TABLE, name=name, ours=taken, unit="s", most=goals.get(name)) for name, taken in found.items()]
+    short = [Figure(table=TABLE, name=name, ours=taken, unit="s", most=goals.get(name)) for name, taken in found.items()]
+    return short + spark_figures(1 if quick else 3)
 
 
 if __name__ == "__main__":

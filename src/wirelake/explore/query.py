@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Final
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from wirelake.explore.file_filters import Scans
+    from wirelake.lake.store.skipping import Condition
     from wirelake.lake.store.snapshot import Snapshot
     from wirelake.lake.tables.schema import Table
 
-__all__ = ["BATCH_ROWS", "UNLIMITED", "QueryLimits", "opened", "query", "stream", "time_limit"]
+__all__ = ["BATCH_ROWS", "UNLIMITED", "QueryLimits", "has_many_files", "opened", "planning", "query", "stream", "time_limit"]
 
 BATCH_ROWS: Final = 256
 """Rows of one record batch of `stream`: few, because one body may have megabytes."""
@@ -60,13 +62,19 @@ _OFFLINE: Final[dict[str, str | bool | int | float | list[str]]] = {
 
 @contextmanager
 def opened(
-    lake: str | PathLike[str], seen: Snapshot | None = None, *, text_ids: bool = False, limits: QueryLimits = UNLIMITED
+    lake: str | PathLike[str],
+    seen: Snapshot | None = None,
+    *,
+    text_ids: bool = False,
+    limits: QueryLimits = UNLIMITED,
+    needed: Mapping[str, Condition] | None = None,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a DuckDB connection with a view for every table, as of the last commit or a snapshot.
 
     It reaches no other file and no network.
 
-    With `text_ids` the views have ids as text; otherwise as the tables have them. `limits.seconds` is for `time_limit`.
+    With `text_ids` the views have ids as text; otherwise as the tables have them. `limits.seconds` is for `time_limit`. The view of a table
+    in `needed` has only files that may have rows of this condition.
     """
     import duckdb  # noqa: PLC0415 - only queries pay for it
 
@@ -77,22 +85,55 @@ def opened(
     with duckdb.connect(config=_OFFLINE) as connection:
         reachable: list[str] = []
         for table in TABLES.values():
-            files = seen.files(table.name)
-            view = delta.relation(connection, seen.lake, table, files)
-            if text_ids and (ids := ", ".join(_text_ids(table))):
-                view = view.project(f"* REPLACE ({ids})")
-            view.create_view(table.name)
+            condition = (needed or {}).get(table.name)
+            files = seen.files(table.name) if condition is None else seen.matching(table.name, condition)
+            _create_view(table, delta.relation(connection, seen.lake, table, files), text_ids=text_ids)
             reachable += map(str, files)
-        connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET allowed_paths = $1", [reachable])
-        if limits.megabytes:
-            connection.execute(f"SET memory_limit = '{limits.megabytes:d} MB'")
-            connection.execute("SET temp_directory = ''")
-        if limits.threads:
-            connection.execute(f"SET threads = {limits.threads:d}")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
+        _confine(connection, limits)
         yield connection
+
+
+@contextmanager
+def planning(*, text_ids: bool = False, limits: QueryLimits = UNLIMITED) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a DuckDB connection to plan statements in: the same views, over tables without rows."""
+    import duckdb  # noqa: PLC0415 - only queries pay for it
+
+    from wirelake.explore import file_filters  # noqa: PLC0415 - brings Arrow
+    from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415 - brings Delta Lake
+
+    with duckdb.connect(config=_OFFLINE) as connection:
+        file_filters.set_up(connection, TABLES.values())
+        for table in TABLES.values():
+            _create_view(table, connection.table(f"{file_filters.SCANNED}.{table.name}"), text_ids=text_ids)
+        _confine(connection, limits)
+        yield connection
+
+
+def has_many_files(seen: Snapshot) -> bool:
+    """Whether a table has so many files that queries are planned first, to open few of them."""
+    from wirelake.explore.file_filters import FEW_FILES  # noqa: PLC0415 - brings Arrow
+
+    return any(len(seen.files(name)) > FEW_FILES for name in seen.versions)
+
+
+def _create_view(table: Table, rows: duckdb.DuckDBPyRelation, *, text_ids: bool) -> None:
+    """Create the view of a table."""
+    if text_ids and (ids := ", ".join(_text_ids(table))):
+        rows = rows.project(f"* REPLACE ({ids})")
+    rows.create_view(table.name)
+
+
+def _confine(connection: duckdb.DuckDBPyConnection, limits: QueryLimits) -> None:
+    """Set what queries may use, and let no query change it."""
+    connection.execute("SET TimeZone = 'UTC'")
+    if limits.megabytes:
+        connection.execute(f"SET memory_limit = '{limits.megabytes:d} MB'")
+        connection.execute("SET temp_directory = ''")
+    if limits.threads:
+        connection.execute(f"SET threads = {limits.threads:d}")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
 
 
 def _text_ids(table: Table) -> Iterator[str]:
@@ -137,9 +178,12 @@ def stream(
     import duckdb  # noqa: PLC0415 - only queries pay for it
     import pyarrow as pa  # noqa: PLC0415
 
-    from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415 - brings Delta Lake
+    from wirelake.lake.store import snapshot  # noqa: PLC0415 - brings Delta Lake
+    from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415
 
-    with opened(lake, seen, text_ids=True, limits=limits) as connection, time_limit(connection, limits.seconds):
+    seen = seen or snapshot.current(lake)
+    needed = _needed(sql, limits) if has_many_files(seen) else None
+    with opened(lake, seen, text_ids=True, limits=limits, needed=needed) as connection, time_limit(connection, limits.seconds):
         try:
             _check(connection, sql)
             rows = connection.sql(sql)
@@ -151,6 +195,21 @@ def stream(
         except duckdb.Error as error:
             raise QueryError(_one_line(error)) from error
         yield pa.RecordBatchReader.from_batches(answer.schema, _batches(answer))
+
+
+def _needed(sql: str, limits: QueryLimits) -> Scans | None:
+    """Plan a statement: table -> the rows that it needs. None if it cannot be planned; then running it says why."""
+    import duckdb  # noqa: PLC0415 - only queries pay for it
+
+    from wirelake.explore import file_filters  # noqa: PLC0415 - brings Arrow
+
+    with planning(text_ids=True, limits=limits) as connection, time_limit(connection, limits.seconds):
+        try:
+            _check(connection, sql)
+        except (QueryError, duckdb.Error):
+            return None
+        prefix = _EXPLAIN.match(sql)
+        return file_filters.scans(connection, sql[prefix.end() :] if prefix else sql)
 
 
 def _batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

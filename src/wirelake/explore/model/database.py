@@ -11,7 +11,9 @@ from contextlib import ExitStack, contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Final, Self
 
-from wirelake.explore.query import QueryLimits, opened, time_limit
+from wirelake.explore.file_filters import SCANNED
+from wirelake.explore.model.narrowing import Narrowing
+from wirelake.explore.query import QueryLimits, has_many_files, opened, planning, time_limit
 from wirelake.lake.store import snapshot
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ DEFAULT_LIMITS: Final = QueryLimits(seconds=20, megabytes=512)
 """Limits of a question, unless the caller has others."""
 
 _ENDS: Final = """
-CREATE TABLE ends AS
+CREATE TABLE {name} AS
 SELECT
     connection_id,
     any_value(transport) AS transport,
@@ -58,7 +60,14 @@ class _Opened:
         self._stack = ExitStack()
         self.connection = self._stack.enter_context(opened(seen.lake, seen, limits=limits))
         self.connection.execute(_ADDRESS)
-        self.connection.execute(_ENDS)
+        self.connection.execute(_ENDS.format(name="ends"))
+        self.narrowing: Narrowing | None = None
+        if has_many_files(seen):
+            plans = self._stack.enter_context(planning(limits=limits))
+            plans.execute(_ADDRESS)
+            plans.execute(_ENDS.format(name=f"{SCANNED}.ends"))
+            plans.execute(f"CREATE VIEW ends AS FROM {SCANNED}.ends")
+            self.narrowing = Narrowing(seen, plans)
 
     def close_if_idle(self) -> None:
         """Close it if it was replaced and nobody reads it."""
@@ -95,7 +104,7 @@ class Database:
             current.readers += 1
         try:
             with current.connection.cursor() as cursor, time_limit(cursor, self.limits.seconds):
-                yield cursor
+                yield cursor if current.narrowing is None else current.narrowing.reader(cursor)
         finally:
             with self._lock:
                 current.readers -= 1

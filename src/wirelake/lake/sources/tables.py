@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.skipping import aware, between, time_column
 from wirelake.lake.store.snapshot import Snapshot
 from wirelake.lake.tables.catalog import table as table_named
 from wirelake.lake.tables.schema import Table
@@ -41,6 +44,18 @@ def frame_of_files(spark: SparkSession, lake: Path, table: Table, files: Sequenc
     return frame(spark, lake, table, [delta.folder(lake, table) / file.path for file in files])
 
 
-def snapshot_frame(spark: SparkSession, snapshot: Snapshot, name: str) -> DataFrame:
-    """Read the table of this name as of a snapshot. Raises LakeError if there is no such table."""
-    return frame(spark, snapshot.lake, table_named(name), snapshot.files(name))
+def snapshot_frame(
+    spark: SparkSession, snapshot: Snapshot, name: str, since: datetime | None = None, until: datetime | None = None
+) -> DataFrame:
+    """Read the table of this name as of a snapshot. Raises LakeError if there is no such table.
+
+    With `since` or `until`, both included, only rows of that time are read, and no file that has none of them.
+    """
+    table = table_named(name)
+    if since is None and until is None:
+        return frame(spark, snapshot.lake, table, snapshot.files(name))
+    rows = frame(spark, snapshot.lake, table, snapshot.matching(name, between(table, since, until)))
+    column = sql.col(time_column(table))
+    if since is not None:
+        rows = rows.where(column >= aware(since))
+    return rows if until is None else rows.where(column <= aware(until))

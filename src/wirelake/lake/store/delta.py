@@ -24,6 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from wirelake.errors import LakeError
+from wirelake.lake.tables.filtered import filtered
 from wirelake.lake.tables.schema import Table
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ __all__ = [
     "relation",
     "revision",
     "size",
+    "statistics",
     "sweep",
     "sweep_batch",
     "uncounted",
@@ -78,6 +80,12 @@ class File(msgspec.Struct, frozen=True):
     """Relative to the table's folder."""
     size: int
     rows: int
+    stats: str = ""
+    """Statistics of its columns, as JSON for the log (`statistics.py`). Files of the log are listed without."""
+
+    def added(self, now: int) -> AddAction:
+        """Return the entry of the log by which it begins to count."""
+        return AddAction(self.path, self.size, {}, now, True, self.stats or json.dumps({"numRecords": self.rows}))
 
 
 def folder(lake: Path, table: Table) -> Path:
@@ -151,7 +159,14 @@ def create(lake: Path, table: Table) -> None:
     at = folder(lake, table)
     at.mkdir(parents=True, exist_ok=True)
     with _blame(lake, table):
-        DeltaTable.create(at, delta_schema(table), name=table.name, description=table.doc)
+        DeltaTable.create(at, delta_schema(table), name=table.name, description=table.doc, configuration=_properties(table))
+
+
+def _properties(table: Table) -> dict[str, str | None]:
+    """Tell every reader which columns have statistics: it looks for no others."""
+    if names := filtered(table):
+        return {"delta.dataSkippingStatsColumns": ",".join(names)}
+    return {"delta.dataSkippingNumIndexedCols": "0"}
 
 
 def _check_columns(lake: Path, table: Table, opened: DeltaTable) -> None:
@@ -222,7 +237,7 @@ def migrate(lake: Path, table: Table, kept: Sequence[File]) -> None:
     if opened is None:
         raise LakeError(f"table {table.name} of {lake} vanished while it was written: was its folder removed?")
     now = time.time_ns() // 1_000_000
-    actions: list[Any] = [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in kept]
+    actions: list[Any] = [file.added(now) for file in kept]
     properties = CommitProperties(app_transactions=[Transaction(_APP, 0)])
     with _blame(lake, table):
         opened.create_write_transaction(actions, "overwrite", delta_schema(table), commit_properties=properties)
@@ -234,7 +249,7 @@ def _commit(
     """Commit one Delta transaction: these files stop counting, those begin to."""
     now = time.time_ns() // 1_000_000
     actions: list[Any] = [RemoveAction(file.path, True, now, file.size, {}) for file in removed]
-    actions += [AddAction(file.path, file.size, {}, now, True, json.dumps({"numRecords": file.rows})) for file in added]
+    actions += [file.added(now) for file in added]
     with _blame(lake, table):
         opened.create_write_transaction(
             actions, "append", delta_schema(table), commit_properties=CommitProperties(app_transactions=numbers)
@@ -288,6 +303,18 @@ def entries(lake: Path, table: Table, as_of: int | None = None) -> list[File]:
     # The log has relative paths; the URIs that deltalake offers would need unquoting.
     log = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
     return sorted((File(path, size, rows) for path, size, rows in zip(*(each.to_pylist() for each in log.columns), strict=True)), key=_path)
+
+
+def statistics(lake: Path, table: Table, as_of: int | None = None) -> pa.Table:
+    """Return the statistics of the files that count, sorted by name.
+
+    Columns are `path`, `num_records`, `min.NAME`, `max.NAME` and `null_count.NAME`. What the log does not have of a file is null.
+    """
+    opened = _reading(lake, table, as_of)
+    if opened is None:
+        return pa.table({"path": pa.array([], pa.string()), "num_records": pa.array([], pa.int64())})
+    log = pa.table(opened.get_add_actions(flatten=True))
+    return log.set_column(log.schema.get_field_index("path"), "path", log["path"].cast(pa.string())).sort_by("path")
 
 
 def size(lake: Path, table: Table) -> int:

@@ -19,6 +19,7 @@ import msgspec
 from wirelake.errors import LakeError, LakeMissing
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.folder import lake_folder
+from wirelake.lake.store.skipping import Condition, may_match, skipping_dataset
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.lake.tables.catalog import table as table_named
 from wirelake.lake.tables.schema import Table
@@ -63,14 +64,26 @@ class Snapshot(msgspec.Struct, frozen=True):
         table = table_named(name)
         return delta.files(self.lake, table, self.versions[name]) if name in self.versions else []
 
+    def matching(self, name: str, condition: Condition) -> list[Path]:
+        """List the Parquet files of a table that may have rows of a condition, by their statistics."""
+        table = table_named(name)
+        if name not in self.versions:
+            return []
+        known = delta.statistics(self.lake, table, self.versions[name])
+        return [delta.folder(self.lake, table) / path for path in known["path"].filter(may_match(known, condition)).to_pylist()]
+
     def batch(self, name: str) -> int | None:
         """Return the newest batch in the table of this name; None if it has none."""
         table = table_named(name)
         return delta.batch(self.lake, table, self.versions[name]) if name in self.versions else None
 
     def dataset(self, name: str) -> pads.Dataset:
-        """Open the table of this name as a pyarrow dataset."""
-        return delta.dataset(self.lake, table_named(name), self.files(name))
+        """Open the table of this name as a pyarrow dataset. A filter of times opens only files that may have such rows."""
+        table = table_named(name)
+        known = delta.statistics(self.lake, table, self.versions[name]) if name in self.versions else None
+        if known is None or not len(known):
+            return delta.dataset(self.lake, table, ())
+        return skipping_dataset(delta.folder(self.lake, table), table, known)
 
 
 def current(lake: str | PathLike[str]) -> Snapshot:
