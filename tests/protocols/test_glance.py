@@ -64,12 +64,12 @@ STRICT = {
 
 
 def scanned(scanner, data, limits):
-    """What the scanner makes of bytes: rows and parts if they are exactly one message."""
+    """What the scanner makes of bytes: row and parts if they are exactly one message."""
     row, parts = [0] * scanner.ROW_COLUMNS * 2, [0] * scanner.PART_COLUMNS * 64
     count, used, end, _ = scanner.scan(data, 0, len(data), row, parts, limits)
     if count != 1 or end != len(data):
         return None
-    return [row[: scanner.ROW_COLUMNS]], parts[: used * scanner.PART_COLUMNS]
+    return row[: scanner.ROW_COLUMNS], parts[: used * scanner.PART_COLUMNS]
 
 
 def agrees(scanner, data, limits):

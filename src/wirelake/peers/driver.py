@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from wirelake.capture.record.recorder import Connection
@@ -74,6 +74,8 @@ class Driver:
         self._messages = messages if isinstance(stream, MessageStream) else None
         self._handle = handle
         self._handle_many = handle_many
+        self.handlers: Mapping[type[Any], Callable[[Any], None]] | None = None
+        """Event type -> what handles it, for owners that need no more: saves a call for each event."""
         self._linger = linger
         self._stall_timeout = stall_timeout
         self._max_unsent = max_unsent
@@ -102,6 +104,8 @@ class Driver:
         self.since = self.active_at = self._loop.time()
         """When it began, and when bytes came or were sent last."""
         self._given = 0
+        self._known_gone = 0
+        """Bytes that had left the stream when it was asked last: it is asked again only if too much may be unsent."""
         self._asked = session.asked
         self._question = 0
         """How much was given to the stream up to the last question of the session."""
@@ -145,8 +149,9 @@ class Driver:
         """
         self._planned += size
         if not self._flush_planned and not self._is_settling:
-            self._plan_flush()
-            self._push()
+            self._flush_planned = True
+            self._push()  # first: the peer works while this turn goes on
+            self._loop.call_soon(self._settle)
 
     def _plan_flush(self) -> None:
         if not self._flush_planned:
@@ -202,7 +207,7 @@ class Driver:
     def _release(self) -> None:
         """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
         self._session.release()
-        self._handle, self._handle_many, self._messages = _ignore, None, None
+        self._handle, self._handle_many, self._messages, self.handlers = _ignore, None, None, None
 
     async def _listen(self) -> None:
         """Read until the session ends."""
@@ -231,7 +236,7 @@ class Driver:
                     self._take(data)
                 else:
                     self._take_end(None)
-            if self._stream.unsent > self._max_unsent:
+            if self._is_overfull:
                 await self._drain_first()
 
     async def _watch(self, stream: PushStream) -> None:
@@ -245,7 +250,7 @@ class Driver:
                 self._alarm.clear()
                 if self._failure is not None:
                     raise self._failure
-                if self._stream.unsent > self._max_unsent:
+                if self._is_overfull:
                     await self._drain_first()
                 if self._readable.is_set():
                     stream.resume()
@@ -277,9 +282,16 @@ class Driver:
             if self._push_stream is not None:
                 self._push_stream.detach()
         else:
-            if self._push_stream is not None and self._stream.unsent > self._max_unsent:
+            if self._given - self._known_gone > self._max_unsent and self._is_overfull and self._push_stream is not None:
                 self._push_stream.pause()
                 self._alarm.set()
+
+    @property
+    def _is_overfull(self) -> bool:
+        """More waits for the peer to read it than may."""
+        unsent = self._stream.unsent
+        self._known_gone = self._given - unsent
+        return unsent > self._max_unsent
 
     def _take(self, data: bytes) -> None:
         """Bytes of the peer."""
@@ -308,11 +320,15 @@ class Driver:
     def _settle(self, gather: bool = False) -> None:
         """After every call: drain the output, drain the events, read the deadline again."""
         session = self._session
+        events = session.events()
         if not gather:
             self._flush_planned = False
-            self._push()
-        while events := session.events():
+            if not events:  # else what they cause is sent together with what is there
+                self._push()
+                events = session.events()
+        while events:
             self._handle_all(events, gather)
+            events = session.events()
         if session.ended is None:
             if gather:
                 self._plan_flush()  # only now: tasks that the events have woken send first
@@ -330,13 +346,15 @@ class Driver:
     def _handle_all(self, events: list[Any], gather: bool) -> None:
         """Handle events, and send what they cause."""
         self._is_settling = not gather
-        handle = self._handle
+        handlers, handle = self.handlers, self._handle
         try:
             if self._handle_many is not None:
                 self._handle_many(events)
-            elif len(events) <= SHARE:
-                for event in events:
-                    handle(event)
+            elif handlers is not None:
+                for number, event in enumerate(events, 1):
+                    handlers[type(event)](event)
+                    if number % SHARE == 0:
+                        self._push()
             else:
                 for number, event in enumerate(events, 1):
                     handle(event)
@@ -350,21 +368,25 @@ class Driver:
     def _push(self) -> None:
         """Give the stream what the session has to say."""
         self._planned = 0
+        session = self._session
         if self._messages is not None:
             if not (messages := self._messages()):
                 return
             cast(MessageStream, self._stream).send_messages(messages)
             data = b"".join(messages)
-            sizes: Sequence[int] = [len(message) for message in messages]
-        elif data := self._session.output():
+            self._record_sent(data, [len(message) for message in messages])
+        elif data := session.output():
             self._stream.send(data)
-            sizes = self._session.sent_sizes
+            if self._record is not None:
+                self._record_sent(data, session.sent_sizes)
         else:
             return
         self._given += len(data)
         self.active_at = self._loop.time()
-        if (asked := self._session.asked) != self._asked:
+        if (asked := session.asked) != self._asked:
             self._asked, self._question, self._told = asked, self._given, self._gone
+
+    def _record_sent(self, data: bytes, sizes: Sequence[int]) -> None:
         if self._record is not None:
             self._record.sent(data, lambda: sizes)
 

@@ -31,10 +31,11 @@ class StreamSession(Generic[EventT]):
 
     def output(self) -> bytes:
         """Take the bytes to send now."""
-        if not self._output:
+        output = self._output
+        if not output:
             return b""
-        data = self._join(self._output)
-        self._output.clear()
+        data = self._join(output) if len(output) > 1 or self.sent_sizes or len(output[0]) > LARGE else output[0]
+        output.clear()
         return data
 
     def events(self) -> list[EventT]:

@@ -84,6 +84,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             Noticed: self.notice,
             Ended: self._on_ended,
         }
+        self._driver.handlers = self._handlers
 
     # For the user.
 

@@ -385,7 +385,7 @@ _CONSUMED: Final = (Kind.CONSUMED.value - _RECEIVED_KIND) << 5 | Format.SEQUENCE
 _EMPTY_PACKETS: Final = {bytes((kind << 5, 0, 0, 0, 0, 0, 0, 0)): kind for kind in (Kind.PING.value, Kind.PONG.value)}
 
 
-def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[int]] | None:
+def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[int], list[int]] | None:
     """See `buffer.Glance`: a message of one part on one channel, the acknowledgement of such, a ping or a pong."""
     _, max_parts, max_part, max_message, _, stage, sender_size, receiver_size = limits
     if stage or len(data) < UNIT:
@@ -400,15 +400,15 @@ def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[
         if is_odd or any(data[2 + sender_size : sizes]) or any(data[sizes + 2 : body]) or any(data[end:]):
             return None
         row = [0, size, _MESSAGE_KIND, 0, 0, 0, 1, -1, data[0], 2, 1, sender_size, body, size - body, 0]
-        return [row], [body, length]
+        return row, [body, length]
     if data[0] == _CONSUMED and not data[1]:
         at = (5 + receiver_size) & ~3
         if (at + 11) & ~7 != size or any(data[2 + receiver_size : at]) or any(data[at + 4 :]):
             return None
         sequence = int.from_bytes(data[at : at + 4], "little")
-        return [[0, size, Kind.CONSUMED.value, 0, 0, 0, 0, sequence, data[0], 2, 1, receiver_size, 0, 0, 0]], []
+        return [0, size, Kind.CONSUMED.value, 0, 0, 0, 0, sequence, data[0], 2, 1, receiver_size, 0, 0, 0], []
     kind = _EMPTY_PACKETS.get(data)
-    return None if kind is None else ([[0, size, kind, 0, 0, 0, 0, -1, data[0], 0, 0, 0, 0, 0, 0]], [])
+    return None if kind is None else ([0, size, kind, 0, 0, 0, 0, -1, data[0], 0, 0, 0, 0, 0, 0], [])
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)
