@@ -28,6 +28,8 @@ Two peers with many requests in flight then work at the same time, not in turns.
 """
 FLUSH_POLL: Final = 0.01
 """Seconds between two looks at what is still unsent when a connection is being closed."""
+LINGERS: Final = 10
+"""Linger times that a peer has to close after our bye, so long as it sends something: it has not read so far yet."""
 FIRST_BYTES: Final = 8
 """Bytes of the peer that are kept from the beginning: enough to tell what else it may speak."""
 BULK: Final = 1024 * 1024
@@ -446,18 +448,38 @@ class Driver:
         ended = self._session.ended
         try:
             # After a bye of ours, what was sent before it is still owed; in all other cases the peer is not worth a long wait.
-            await self._flush(self._stall_timeout if ended.here and ended.fault is None else self._linger)
+            is_owed = ended.here and ended.fault is None
+            await self._flush(self._stall_timeout if is_owed else self._linger)
             if self._hurry is not None and self._stream.unsent:
                 self._stream.abort()  # the peer does not read it
                 return
             self._stream.finish()
             if ended.here:
-                async with asyncio.timeout(self._linger):
-                    while data := await self._stream.receive():
-                        if self._record is not None:
-                            self._record.received(data)
+                await self._await_close(LINGERS * self._linger if is_owed else self._linger)
         except OSError:  # a TimeoutError is one
             self._stream.abort()
+
+    async def _await_close(self, patience: float) -> None:
+        """Discard what the peer sends until it closes; raises TimeoutError if it does not.
+
+        It has the linger time after its last sign of life. Taking bytes always is one; what it sends is one for `patience` seconds. A
+        connection that is closed too early is reset, and what the peer has not read by then is lost.
+        """
+        until, waiting = self.now + patience, self._stream.unacknowledged
+        while True:
+            is_heard = False
+            try:
+                async with asyncio.timeout(self._linger):
+                    while data := await self._stream.receive():
+                        is_heard = True
+                        if self._record is not None:
+                            self._record.received(data)
+                    return
+            except TimeoutError:
+                before, waiting = waiting, self._stream.unacknowledged
+                is_hurried = self._hurry is not None and self.now >= self._hurry
+                if is_hurried or not (waiting < before or (is_heard and self.now < until)):
+                    raise
 
     async def _flush(self, patience: float) -> None:
         """Wait until all output is sent; give up when none of it moved for this long, or after `hurry`."""

@@ -322,18 +322,21 @@ _HEAD: Final = struct.Struct(">II")
 _PLAIN: Final = int.from_bytes(_PLAIN_HEAD)
 
 
-def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> list[int]:
+def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[list[int], list[bytes]]:
     """See `buffer.Run`: data without extensions."""
     sizes: list[int] = []
+    bodies: list[bytes] = []
     most, bias, last, head = limits[0], limits[3], stop - HEADER, _HEAD.unpack_from
     while start <= last:
         size, what = head(data, start)
         size += bias
-        start += size
-        if what != _PLAIN or start > stop or size < HEADER or size > most:
+        end = start + size
+        if what != _PLAIN or end > stop or size < HEADER or size > most:
             break
         sizes.append(size)
-    return sizes
+        bodies.append(data[start + HEADER : end])
+        start = end
+    return sizes, bodies
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)

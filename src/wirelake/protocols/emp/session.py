@@ -50,7 +50,6 @@ from wirelake.protocols.emp.requests import LAST_ID, IncomingRequests, Match, Ou
 from wirelake.protocols.emp.scanner import (
     BODY,
     BODY_LENGTH,
-    HEADER,
     ODD_BITS,
     ODD_BODY,
     ODDITIES,
@@ -350,15 +349,11 @@ class Session(StreamSession[SessionEvent]):
             else:  # EMP-33: a bye is not answered
                 self._end(Ended(Ending.BYE, self.peer, False))
 
-    def _take_run(self, data: bytes, start: int, sizes: list[int]) -> bool:
-        """Take data without extensions that is nothing but that, and follows each other."""
+    def _take_run(self, data: bytes, start: int, bodies: list[bytes]) -> bool:  # noqa: ARG002 - as in every protocol
+        """Take data without extensions, one message after the other."""
         if self.ended is not None or self.state is not _OPEN:
             return False
-        events = self._events
-        for size in sizes:
-            end = start + size
-            events.append(DataReceived(data[start + HEADER : end]))
-            start = end
+        self._events += map(DataReceived, bodies)
         return True
 
     def _take_bulk(self, data: bytes, rows: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]) -> bool:

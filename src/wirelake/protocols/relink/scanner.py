@@ -53,8 +53,10 @@ __all__ = [
     "Limits",
     "Stage",
     "find",
+    "first_id",
     "glance",
     "plausible",
+    "run",
     "scan",
     "walk",
 ]
@@ -409,6 +411,40 @@ def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[int], list[int]] 
         return [0, size, Kind.CONSUMED.value, 0, 0, 0, 0, sequence, data[0], 2, 1, receiver_size, 0, 0, 0], []
     kind = _EMPTY_PACKETS.get(data)
     return None if kind is None else ([0, size, kind, 0, 0, 0, 0, -1, data[0], 0, 0, 0, 0, 0, 0], [])
+
+
+def first_id(data: bytes, start: int, limits: tuple[int, ...]) -> bytes:
+    """The channel of the messages that `run` reads from there."""
+    return data[start + len(_ONE_MESSAGE) : start + len(_ONE_MESSAGE) + limits[6]]
+
+
+def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[list[int], list[bytes]]:
+    """See `buffer.Run`: messages of one part on one channel, all on the same one."""
+    _, max_parts, max_part, max_message, _, stage, id_size, _ = limits
+    sizes: list[int] = []
+    bodies: list[bytes] = []
+    place = (3 + id_size) & ~1
+    before = (place + 9) & ~7
+    prefix, middle = _ONE_MESSAGE + data[start + 2 : start + 2 + id_size] + bytes(place - 2 - id_size), bytes(before - place - 2)
+    if stage or not max_parts or data[start : start + place] != prefix:
+        return sizes, bodies
+    head, length, size = b"", 0, 0
+    most = min(max_part, max_message)
+    while stop - start >= before:
+        found = data[start : start + before]
+        if found != head:
+            head, length = found, int.from_bytes(found[place : place + 2], "little")
+            size = (before + length + 7) & ~7
+            if found[:place] != prefix or length > most or found[place + 2 :] != middle:
+                break
+        end = start + before + length
+        after = start + size
+        if after > stop or (after > end and any(data[end:after])):
+            break
+        sizes.append(size)
+        bodies.append(data[start + before : end])
+        start = after
+    return sizes, bodies
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)
