@@ -15,7 +15,7 @@ from wirelake.errors import SessionClosed
 from wirelake.peers.admission import ServerLimits
 from wirelake.peers.emp import Peer, connect, serve
 from wirelake.protocols.emp.events import Ending
-from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Ping, RequestResponse
+from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Pong, RequestResponse
 from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 from wirelake.transports import tcp
@@ -363,7 +363,7 @@ def test_what_was_sent_before_a_bye_arrives_however_slowly_the_peer_reads(says):
             while data := await reader.read(1 << 16):
                 heard += len(data)
                 if says:
-                    writer.write(encode(Ping()))
+                    writer.write(encode(Pong()))  # one that was not asked for: it is not answered
                 await asyncio.sleep(linger / 4)
             done.set()
             writer.close()

@@ -33,9 +33,9 @@ LINGERS: Final = 10
 FIRST_BYTES: Final = 8
 """Bytes of the peer that are kept from the beginning: enough to tell what else it may speak."""
 BULK: Final = 1024 * 1024
-"""Bytes received in large reads after which a connection has its scanner compiled, in a thread.
+"""Bytes of large reads that were scanned plain, after which a connection has its scanner compiled, in a thread.
 
-Compiling takes a second of CPU, so short conversations go without.
+Compiling takes a second of CPU, so short conversations go without. So do those whose messages are read without the scanner (`buffer.Run`).
 """
 LARGE_READ: Final = 64 * 1024
 """Bytes of one read that count as bulk.
@@ -114,7 +114,7 @@ class Driver:
         self._told = 0
         """How much of that the session knows to have left."""
         self._bulk = 0
-        """Bytes of large reads so far."""
+        """Bytes of large reads that were scanned plain so far."""
         self.first_bytes = b""
         """What the peer sent first, up to `FIRST_BYTES`."""
 
@@ -152,8 +152,8 @@ class Driver:
         self._planned += size
         if not self._flush_planned and not self._is_settling:
             self._flush_planned = True
-            self._push()  # first: the peer works while this turn goes on
             self._loop.call_soon(self._settle)
+            self._push()
 
     def _plan_flush(self) -> None:
         if not self._flush_planned:
@@ -300,9 +300,9 @@ class Driver:
         now = self.active_at = self._loop.time()
         if len(self.first_bytes) < FIRST_BYTES:
             self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
-        if len(data) >= LARGE_READ and self._bulk < BULK:
-            self._count_bulk(len(data))
         self._session.receive(data, now)
+        if len(data) >= LARGE_READ and self._bulk < BULK:
+            self._count_bulk(self._session.walked)
         if self._record is not None and (frames := self._session.frames):
             self._record.received(frames, lambda: self._session.frame_sizes)
         self._settle(self._gather)

@@ -88,6 +88,8 @@ class Buffer:
         self._sizes: list[int] = []
         self._glance = glance
         self._run = run
+        self.walked = 0
+        """Bytes of the last `feed` that the scanner walked through as plain Python: compiling it would help."""
         self.take_run: TakeRun | None = None
         """Sessions may take the messages of `Run` here, instead of what `feed` gives."""
         self.bulk: Bulk | None = None
@@ -136,7 +138,7 @@ class Buffer:
         return seen
 
     def _scan_all(self, data: bytes) -> Iterator[Frames]:
-        self._sizes = []
+        self._sizes, self.walked = [], 0
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
             return
@@ -154,6 +156,8 @@ class Buffer:
             if self.take_run is not None:
                 at = self._take_plain_run(whole, at)
             count, used, end, need = scan(view, at, stop, row_table, part_table, self.limits)
+            if isinstance(row_table, list):
+                self.walked += end - at
             if (
                 count >= BULK
                 and self.bulk is not None

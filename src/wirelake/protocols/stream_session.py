@@ -73,6 +73,11 @@ class StreamSession(Generic[EventT]):
         """How many bytes `rest` has."""
         return self._buffer.size
 
+    @property
+    def walked(self) -> int:
+        """Bytes of the last `receive` that would take less time with a compiled scanner."""
+        return self._buffer.walked
+
     def compile(self) -> None:
         """Compile the scanner of what is received: see `Buffer.compile`."""
         self._buffer.compile()
