@@ -25,7 +25,7 @@ OUTSIDE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
-    "benchmarks/README.md": "benchmarks.md",
+    "benchmarks/README.md": "measuring.md",
 }
 """Page outside docs/ -> its name in the site."""
 SOURCE = "source/"

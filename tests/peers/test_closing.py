@@ -15,7 +15,7 @@ from wirelake.errors import SessionClosed
 from wirelake.peers.admission import ServerLimits
 from wirelake.peers.emp import Peer, connect, serve
 from wirelake.protocols.emp.events import Ending
-from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, RequestResponse
+from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Pong, RequestResponse
 from wirelake.protocols.emp.state_machine import Speaker
 from wirelake.protocols.emp.wire import encode
 from wirelake.transports import tcp
@@ -346,5 +346,35 @@ def test_a_server_waits_for_open_requests_as_long_as_it_is_told():
             await ending
             await client.__aexit__(None, None, None)
         assert answers == [b"last"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_what_was_sent_before_a_bye_arrives_however_slowly_the_peer_reads(says):
+    """It reads for many linger times, and says something now and then: a connection that is closed too early is reset by that."""
+
+    async def main():
+        linger, count, heard, done = 0.1, 30, 0, asyncio.Event()
+
+        async def slow(reader, writer):
+            nonlocal heard
+            writer.write(HELLO)
+            while data := await reader.read(1 << 16):
+                heard += len(data)
+                if says:
+                    writer.write(encode(Pong()))  # one that was not asked for: it is not answered
+                await asyncio.sleep(linger / 4)
+            done.set()
+            writer.close()
+
+        server = await asyncio.start_server(slow, "127.0.0.1", 0, limit=1 << 16)
+        port, options = server.sockets[0].getsockname()[1], msgspec.structs.replace(LIVE, linger=linger)
+        async with server, connect(f"tcp://127.0.0.1:{port}", options=options) as peer:
+            for _ in range(count):
+                await peer.send(bytes(1 << 16))
+            peer.close()
+            await asyncio.wait_for(done.wait(), PATIENCE)
+        assert heard == len(HELLO) + count * ((1 << 16) + 8) + len(BYE)
 
     run(main)

@@ -18,6 +18,8 @@ from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.wire import encode
 
 MANY = 3 * BULK
+ONE_BY_ONE = "one by one"
+"""Neither a compiled scan nor a run: every message is scanned and taken by itself."""
 
 
 @pytest.fixture(params=["plain", "compiled", "compiled while in use"])
@@ -32,6 +34,8 @@ def emp_events(said, way):
     session.receive(speech.hello(), 0.0)
     if way == "compiled while in use":
         session.compile()
+    if way == ONE_BY_ONE:
+        session._buffer.take_run = session._buffer.bulk = None
     session.receive(said, 0.0)
     return session.events()[1:]
 
@@ -53,7 +57,7 @@ def test_emp_data_in_bulk(odd, way, monkeypatch):
     found = emp_events(said, way)
     monkeypatch.setattr(kernel, "_use_compiled", False)
     monkeypatch.setattr(kernel, "ready", {})
-    assert found == emp_events(said, "plain")
+    assert found == emp_events(said, ONE_BY_ONE)
     assert found[0] == DataReceived(b"0")
     assert odd != "nothing" or len(found) == MANY
 
@@ -65,6 +69,8 @@ def link(way, **options):
     session.receive(encode(m.Version()) + encode(m.Request("bench", 4, 4)), 0.0)
     if way == "compiled while in use":
         session.compile()
+    if way == ONE_BY_ONE:
+        session._buffer.take_run = session._buffer.bulk = None
     session.events()
     return session
 
@@ -93,7 +99,7 @@ def test_relink_messages_in_bulk(between, way, monkeypatch):
     found = relink_events(said, way)
     monkeypatch.setattr(kernel, "_use_compiled", False)
     monkeypatch.setattr(kernel, "ready", {})
-    assert found == relink_events(said, "plain")
+    assert found == relink_events(said, ONE_BY_ONE)
     first = next(event for event in found if isinstance(event, MessageReceived))
     assert (first.channel, first.sequence, first.parts) == (b"chan", 0, (b"0",))
     assert between != "nothing" or [event.sequence for event in found] == list(range(MANY))
@@ -146,3 +152,14 @@ def test_compiling_is_for_all_buffers_of_a_protocol_and_for_no_other(monkeypatch
     session.compile()
     assert len(kernel.ready) == 1
     assert session._buffer._scan in kernel.ready
+
+
+def test_only_bytes_that_the_scanner_walks_ask_for_compiling():
+    plain, request = speech.envelope(speech.DATA, b"x" * 100), speech.request(1, b"?")
+    session = emp.Session(emp.Speaker.SERVER, EmpOptions(ping_interval=None))
+    session.start(0.0)
+    session.receive(speech.hello(), 0.0)
+    session.receive(plain * MANY, 0.0)
+    assert session.walked == 0
+    session.receive(plain * MANY + request, 0.0)
+    assert session.walked == len(request)

@@ -64,12 +64,12 @@ STRICT = {
 
 
 def scanned(scanner, data, limits):
-    """What the scanner makes of bytes: rows and parts if they are exactly one message."""
+    """What the scanner makes of bytes: row and parts if they are exactly one message."""
     row, parts = [0] * scanner.ROW_COLUMNS * 2, [0] * scanner.PART_COLUMNS * 64
     count, used, end, _ = scanner.scan(data, 0, len(data), row, parts, limits)
     if count != 1 or end != len(data):
         return None
-    return [row[: scanner.ROW_COLUMNS]], parts[: used * scanner.PART_COLUMNS]
+    return row[: scanner.ROW_COLUMNS], parts[: used * scanner.PART_COLUMNS]
 
 
 def agrees(scanner, data, limits):
@@ -111,3 +111,56 @@ def test_limits_hold(case):
     scanner, messages, limits = STRICT[case]
     recognised = [agrees(scanner, data, limits) for data in messages]
     assert not all(recognised)
+
+
+RUNS = {
+    "emp": (emp, list(emp_messages(0)), EmpLimits().for_scan()),
+    "emp, sizes exclude themselves": (emp, list(emp_messages(4)), EmpLimits(sizes_exclude_themselves=True).for_scan()),
+    "emp, small": (emp, list(emp_messages(0)), SMALL.for_scan()),
+    "relink": (relink, list(relink_messages(b"chan", b"abc")), PACKETS),
+    "relink, small": (relink, list(relink_messages(b"chan", b"abc")), TINY),
+    "relink without ids": (relink, list(relink_messages(b"", b"")), NO_IDS),
+    "relink, a part of the handshake": (relink, list(relink_messages(b"chan", b"abc")), RelinkLimits().for_scan(Stage.REQUEST, 4, 3)),
+}
+
+
+def run_agrees(scanner, data, limits):
+    """Every message of a run is one that the scanner reads there, whole and without a fault; returns how many there are."""
+    sizes, bodies = scanner.run(data, 0, len(data), limits)
+    room = len(sizes) + 1
+    rows, parts = [0] * scanner.ROW_COLUMNS * room, [0] * scanner.PART_COLUMNS * 64 * room
+    scanner.scan(data, 0, len(data), rows, parts, limits)
+    start, plain = 0, None
+    for number, (size, body) in enumerate(zip(sizes, bodies, strict=True)):
+        row = rows[number * scanner.ROW_COLUMNS : (number + 1) * scanner.ROW_COLUMNS]
+        one = data[start : start + size]
+        assert (row[0], row[1], row[3]) == (start, size, 0), data
+        assert scanned(scanner, one, limits) is not None
+        seen = scanner.glance(one, limits)
+        assert seen is not None, "what is in a run is also recognised alone"
+        at, length = (seen[0][7], seen[0][8]) if scanner is emp else seen[1]
+        assert one[at : at + length] == body
+        if scanner is relink:
+            plain = plain or relink.first_id(one, 0, limits)
+            assert relink.first_id(one, 0, limits) == plain, "one channel"
+        start += size
+    return len(sizes)
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_a_run_is_what_the_scanner_reads(case):
+    scanner, messages, limits = RUNS[case]
+    taken = 0
+    for data in messages:
+        for following in (data, data[:-1], b"", *messages):
+            taken += run_agrees(scanner, data + data + following, limits)
+        for at in range(min(len(data), 48)):
+            for change in (1, 0x80, 0xFF):
+                changed = data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :]
+                run_agrees(scanner, data + changed + data, limits)
+    assert bool(taken) == (case not in ("relink, a part of the handshake",))
+
+
+def test_a_run_ends_where_another_channel_begins():
+    one, two = relink_speech.message((b"chan",), (b"x",)), relink_speech.message((b"nahc",), (b"x",))
+    assert len(relink.run(one + one + two, 0, 3 * len(one), PACKETS)[0]) == 2

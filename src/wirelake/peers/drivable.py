@@ -29,6 +29,10 @@ class Drivable(Protocol):
         """Bytes of unfinished messages."""
 
     @property
+    def walked(self) -> int:
+        """Bytes of the last `receive` that would take less time after `compile`."""
+
+    @property
     def is_proven(self) -> bool:
         """Whether the peer has sent a valid message."""
 

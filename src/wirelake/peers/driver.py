@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from wirelake.capture.record.recorder import Connection
@@ -28,12 +28,14 @@ Two peers with many requests in flight then work at the same time, not in turns.
 """
 FLUSH_POLL: Final = 0.01
 """Seconds between two looks at what is still unsent when a connection is being closed."""
+LINGERS: Final = 10
+"""Linger times that a peer has to close after our bye, so long as it sends something: it has not read so far yet."""
 FIRST_BYTES: Final = 8
 """Bytes of the peer that are kept from the beginning: enough to tell what else it may speak."""
 BULK: Final = 1024 * 1024
-"""Bytes received in large reads after which a connection has its scanner compiled, in a thread.
+"""Bytes of large reads that were scanned plain, after which a connection has its scanner compiled, in a thread.
 
-Compiling takes a second of CPU, so short conversations go without.
+Compiling takes a second of CPU, so short conversations go without. So do those whose messages are read without the scanner (`buffer.Run`).
 """
 LARGE_READ: Final = 64 * 1024
 """Bytes of one read that count as bulk.
@@ -74,6 +76,8 @@ class Driver:
         self._messages = messages if isinstance(stream, MessageStream) else None
         self._handle = handle
         self._handle_many = handle_many
+        self.handlers: Mapping[type[Any], Callable[[Any], None]] | None = None
+        """Event type -> what handles it, for owners that need no more: saves a call for each event."""
         self._linger = linger
         self._stall_timeout = stall_timeout
         self._max_unsent = max_unsent
@@ -102,13 +106,15 @@ class Driver:
         self.since = self.active_at = self._loop.time()
         """When it began, and when bytes came or were sent last."""
         self._given = 0
+        self._known_gone = 0
+        """Bytes that had left the stream when it was asked last: it is asked again only if too much may be unsent."""
         self._asked = session.asked
         self._question = 0
         """How much was given to the stream up to the last question of the session."""
         self._told = 0
         """How much of that the session knows to have left."""
         self._bulk = 0
-        """Bytes of large reads so far."""
+        """Bytes of large reads that were scanned plain so far."""
         self.first_bytes = b""
         """What the peer sent first, up to `FIRST_BYTES`."""
 
@@ -145,7 +151,8 @@ class Driver:
         """
         self._planned += size
         if not self._flush_planned and not self._is_settling:
-            self._plan_flush()
+            self._flush_planned = True
+            self._loop.call_soon(self._settle)
             self._push()
 
     def _plan_flush(self) -> None:
@@ -202,7 +209,7 @@ class Driver:
     def _release(self) -> None:
         """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
         self._session.release()
-        self._handle, self._handle_many, self._messages = _ignore, None, None
+        self._handle, self._handle_many, self._messages, self.handlers = _ignore, None, None, None
 
     async def _listen(self) -> None:
         """Read until the session ends."""
@@ -231,7 +238,7 @@ class Driver:
                     self._take(data)
                 else:
                     self._take_end(None)
-            if self._stream.unsent > self._max_unsent:
+            if self._is_overfull:
                 await self._drain_first()
 
     async def _watch(self, stream: PushStream) -> None:
@@ -245,7 +252,7 @@ class Driver:
                 self._alarm.clear()
                 if self._failure is not None:
                     raise self._failure
-                if self._stream.unsent > self._max_unsent:
+                if self._is_overfull:
                     await self._drain_first()
                 if self._readable.is_set():
                     stream.resume()
@@ -277,18 +284,25 @@ class Driver:
             if self._push_stream is not None:
                 self._push_stream.detach()
         else:
-            if self._push_stream is not None and self._stream.unsent > self._max_unsent:
+            if self._given - self._known_gone > self._max_unsent and self._is_overfull and self._push_stream is not None:
                 self._push_stream.pause()
                 self._alarm.set()
+
+    @property
+    def _is_overfull(self) -> bool:
+        """More waits for the peer to read it than may."""
+        unsent = self._stream.unsent
+        self._known_gone = self._given - unsent
+        return unsent > self._max_unsent
 
     def _take(self, data: bytes) -> None:
         """Bytes of the peer."""
         now = self.active_at = self._loop.time()
         if len(self.first_bytes) < FIRST_BYTES:
             self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
-        if len(data) >= LARGE_READ and self._bulk < BULK:
-            self._count_bulk(len(data))
         self._session.receive(data, now)
+        if len(data) >= LARGE_READ and self._bulk < BULK:
+            self._count_bulk(self._session.walked)
         if self._record is not None and (frames := self._session.frames):
             self._record.received(frames, lambda: self._session.frame_sizes)
         self._settle(self._gather)
@@ -308,11 +322,15 @@ class Driver:
     def _settle(self, gather: bool = False) -> None:
         """After every call: drain the output, drain the events, read the deadline again."""
         session = self._session
+        events = session.events()
         if not gather:
             self._flush_planned = False
-            self._push()
-        while events := session.events():
+            if not events:  # else what they cause is sent together with what is there
+                self._push()
+                events = session.events()
+        while events:
             self._handle_all(events, gather)
+            events = session.events()
         if session.ended is None:
             if gather:
                 self._plan_flush()  # only now: tasks that the events have woken send first
@@ -330,13 +348,15 @@ class Driver:
     def _handle_all(self, events: list[Any], gather: bool) -> None:
         """Handle events, and send what they cause."""
         self._is_settling = not gather
-        handle = self._handle
+        handlers, handle = self.handlers, self._handle
         try:
             if self._handle_many is not None:
                 self._handle_many(events)
-            elif len(events) <= SHARE:
-                for event in events:
-                    handle(event)
+            elif handlers is not None:
+                for number, event in enumerate(events, 1):
+                    handlers[type(event)](event)
+                    if number % SHARE == 0:
+                        self._push()
             else:
                 for number, event in enumerate(events, 1):
                     handle(event)
@@ -350,21 +370,25 @@ class Driver:
     def _push(self) -> None:
         """Give the stream what the session has to say."""
         self._planned = 0
+        session = self._session
         if self._messages is not None:
             if not (messages := self._messages()):
                 return
             cast(MessageStream, self._stream).send_messages(messages)
             data = b"".join(messages)
-            sizes: Sequence[int] = [len(message) for message in messages]
-        elif data := self._session.output():
+            self._record_sent(data, [len(message) for message in messages])
+        elif data := session.output():
             self._stream.send(data)
-            sizes = self._session.sent_sizes
+            if self._record is not None:
+                self._record_sent(data, session.sent_sizes)
         else:
             return
         self._given += len(data)
         self.active_at = self._loop.time()
-        if (asked := self._session.asked) != self._asked:
+        if (asked := session.asked) != self._asked:
             self._asked, self._question, self._told = asked, self._given, self._gone
+
+    def _record_sent(self, data: bytes, sizes: Sequence[int]) -> None:
         if self._record is not None:
             self._record.sent(data, lambda: sizes)
 
@@ -424,18 +448,38 @@ class Driver:
         ended = self._session.ended
         try:
             # After a bye of ours, what was sent before it is still owed; in all other cases the peer is not worth a long wait.
-            await self._flush(self._stall_timeout if ended.here and ended.fault is None else self._linger)
+            is_owed = ended.here and ended.fault is None
+            await self._flush(self._stall_timeout if is_owed else self._linger)
             if self._hurry is not None and self._stream.unsent:
                 self._stream.abort()  # the peer does not read it
                 return
             self._stream.finish()
             if ended.here:
-                async with asyncio.timeout(self._linger):
-                    while data := await self._stream.receive():
-                        if self._record is not None:
-                            self._record.received(data)
+                await self._await_close(LINGERS * self._linger if is_owed else self._linger)
         except OSError:  # a TimeoutError is one
             self._stream.abort()
+
+    async def _await_close(self, patience: float) -> None:
+        """Discard what the peer sends until it closes; raises TimeoutError if it does not.
+
+        It has the linger time after its last sign of life. Taking bytes always is one; what it sends is one for `patience` seconds. A
+        connection that is closed too early is reset, and what the peer has not read by then is lost.
+        """
+        until, waiting = self.now + patience, self._stream.unacknowledged
+        while True:
+            is_heard = False
+            try:
+                async with asyncio.timeout(self._linger):
+                    while data := await self._stream.receive():
+                        is_heard = True
+                        if self._record is not None:
+                            self._record.received(data)
+                    return
+            except TimeoutError:
+                before, waiting = waiting, self._stream.unacknowledged
+                is_hurried = self._hurry is not None and self.now >= self._hurry
+                if is_hurried or not (waiting < before or (is_heard and self.now < until)):
+                    raise
 
     async def _flush(self, patience: float) -> None:
         """Wait until all output is sent; give up when none of it moved for this long, or after `hurry`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["LARGE", "Buffer", "Bulk", "Frames", "Glance"]
+__all__ = ["LARGE", "Buffer", "Bulk", "Frames", "Glance", "Run", "TakeRun"]
 
 BATCH: Final = 256
 """Frames scanned in one call."""
@@ -29,12 +29,19 @@ Frames = tuple[bytes, list[list[int]], list[int]]
 """Bytes, the rows of the frames in them, and their parts."""
 
 
-Glance = Callable[[bytes, tuple[int, ...]], tuple[list[list[int]], list[int]] | None]
-"""Reads bytes that are exactly one message of the commonest forms: the rows and parts that `scan` would write; else None.
+Glance = Callable[[bytes, tuple[int, ...]], tuple[list[int], list[int]] | None]
+"""Reads bytes that are exactly one message of the commonest forms: the row and parts that `scan` would write; else None.
 
 It takes a tenth of the time of a plain scan. A test for each protocol compares the two.
 """
 
+Run = Callable[[bytes, int, int, tuple[int, ...]], tuple[list[int], list[bytes]]]
+"""Reads messages of the commonest form, one after the other, until another comes: their sizes and bodies, as `scan` would give them.
+
+For such messages it takes less time than a compiled scan whose rows are then read. A test for each protocol compares the two.
+"""
+TakeRun = Callable[[bytes, int, list[bytes]], bool]
+"""Takes what `Run` read: bytes, where the first message begins, and all bodies; returns False if it wants them one by one."""
 
 Bulk: TypeAlias = "Callable[[bytes, npt.NDArray[np.int64], npt.NDArray[np.int64]], bool]"
 """Takes many messages at once: bytes, a row for each message, a row for each part; returns False if it wants them one by one."""
@@ -56,6 +63,7 @@ class Buffer:
         limits: tuple[int, ...],
         parts_per_frame: int,
         glance: Glance | None = None,
+        run: Run | None = None,
     ) -> None:
         self._scan = scan
         self._compiled_scan = active(scan)
@@ -79,6 +87,11 @@ class Buffer:
         self._end = 0
         self._sizes: list[int] = []
         self._glance = glance
+        self._run = run
+        self.walked = 0
+        """Bytes of the last `feed` that the scanner walked through as plain Python: compiling it would help."""
+        self.take_run: TakeRun | None = None
+        """Sessions may take the messages of `Run` here, instead of what `feed` gives."""
         self.bulk: Bulk | None = None
         """Sessions may take the messages of a compiled scan here, instead of what `feed` gives."""
         self.lost = False
@@ -97,7 +110,7 @@ class Buffer:
     def clear(self) -> None:
         """Drop what is buffered: nothing more will be read."""
         self._chunks, self._last, self._end, self._size = [], b"", 0, 0
-        self._lists = self._arrays = self.bulk = None
+        self._lists = self._arrays = self.bulk = self.take_run = None
         self.lost = True
 
     @property
@@ -111,13 +124,21 @@ class Buffer:
 
     def feed(self, data: bytes) -> Iterable[Frames]:
         """Take what arrived; give whole frames, in batches. After `lost`, what arrives is not kept."""
-        if self._glance is not None and not self._size and not self.lost and (seen := self._glance(data, self.limits)) is not None:
-            self._last, self._end, self._sizes, self._needed = data, len(data), [], 1
-            return ((data, *seen),)
+        if (seen := self.glance(data)) is not None:
+            return ((data, [seen[0]], seen[1]),)
         return self._scan_all(data)
 
+    def glance(self, data: bytes) -> tuple[list[int], list[int]] | None:
+        """The row and parts of what arrived, if it is exactly one message of the commonest forms; else None, and `feed` takes it."""
+        if self._glance is None or self._size or self.lost or (seen := self._glance(data, self.limits)) is None:
+            return None
+        self._last, self._end, self._needed = data, len(data), 1
+        if self._sizes:
+            self._sizes = []
+        return seen
+
     def _scan_all(self, data: bytes) -> Iterator[Frames]:
-        self._sizes = []
+        self._sizes, self.walked = [], 0
         if self.lost:
             self._last, self._end = self._last[self._end :], 0
             return
@@ -132,7 +153,11 @@ class Buffer:
         scan, view, row_table, part_table = self._choose(whole)
         at, stop = 0, len(whole)
         while True:
+            if self.take_run is not None:
+                at = self._take_plain_run(whole, at)
             count, used, end, need = scan(view, at, stop, row_table, part_table, self.limits)
+            if isinstance(row_table, list):
+                self.walked += end - at
             if (
                 count >= BULK
                 and self.bulk is not None
@@ -151,6 +176,17 @@ class Buffer:
                 self._keep(whole, end, need)
                 return
             at = end
+
+    def _take_plain_run(self, whole: bytes, at: int) -> int:
+        """Take messages of the commonest form without the scanner; returns where the others begin."""
+        if self._run is None or self.take_run is None:
+            return at
+        sizes, bodies = self._run(whole, at, len(whole), self.limits)
+        if len(sizes) < BULK or not self.take_run(whole, at, bodies):
+            return at
+        if len(whole) > LARGE:
+            self._sizes += sizes
+        return at + sum(sizes)
 
     def _take_bulk(self, whole: bytes, count: int, used: int, end: int, need: int) -> bool:
         if self._arrays is None or self.bulk is None:

@@ -38,14 +38,20 @@ class Expiries(Generic[K]):
 
     def drop(self, key: K) -> None:
         """Something is not due any more; nothing happens if it never was."""
-        self._due.pop(key, None)
+        due = self._due
+        if due.pop(key, None) is not None and not due:
+            self._heap.clear()
 
     @property
     def first(self) -> float | None:
         """When the next thing is due."""
-        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        if not heap:
+            return None
+        due = self._due
+        while heap and due.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
 
     def items(self) -> Iterable[tuple[K, float]]:
         """Every key and when it is due, in the order they were first set."""

@@ -31,10 +31,11 @@ class StreamSession(Generic[EventT]):
 
     def output(self) -> bytes:
         """Take the bytes to send now."""
-        if not self._output:
+        output = self._output
+        if not output:
             return b""
-        data = self._join(self._output)
-        self._output.clear()
+        data = self._join(output) if len(output) > 1 or self.sent_sizes or len(output[0]) > LARGE else output[0]
+        output.clear()
         return data
 
     def events(self) -> list[EventT]:
@@ -71,6 +72,11 @@ class StreamSession(Generic[EventT]):
     def held(self) -> int:
         """How many bytes `rest` has."""
         return self._buffer.size
+
+    @property
+    def walked(self) -> int:
+        """Bytes of the last `receive` that would take less time with a compiled scanner."""
+        return self._buffer.walked
 
     def compile(self) -> None:
         """Compile the scanner of what is received: see `Buffer.compile`."""

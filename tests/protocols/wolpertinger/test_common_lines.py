@@ -5,11 +5,16 @@ from __future__ import annotations
 import itertools
 import random
 
+import pytest
 from tests.cases import each
 
+from wirelake.errors import LocalProtocolError
 from wirelake.protocols.kernel import LENGTH, table
+from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer1.lines import common
-from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, scan
+from wirelake.protocols.wolpertinger.messages import Envelope
+from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.wolpertinger.wire import encode, encode_plain, sealed
 
 TAKEN = [
     b"message_id:1;",
@@ -81,3 +86,17 @@ def test_it_never_contradicts_the_scanner():
         row = common(data, 0, len(data))
         assert row is None or row == scanned(data, 0), data
     assert checked > 300
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 100, 1000])
+def test_the_short_way_to_write_a_message_writes_what_encode_writes(size):
+    payload = bytes(range(256)) * 4
+    what = sealed(payload[:size], None)
+    assert encode_plain(7, payload[:size], DEFAULT_LIMITS) == encode(Envelope(7, what.text, what.gzip, what.encryption))
+
+
+def test_the_short_way_keeps_the_limit():
+    with pytest.raises(LocalProtocolError) as refused:
+        encode_plain(7, bytes(100), Limits(max_text_size=148))
+    assert refused.value.fault is Fault.TEXT_OVER_LIMIT
+    assert len(encode_plain(7, bytes(100), Limits(max_text_size=149))) == 149

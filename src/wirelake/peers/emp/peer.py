@@ -59,6 +59,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             Noticed: self._on_noticed,
             Ended: self._on_ended,
         }
+        self._driver.handlers = self._handlers
 
     # For the user.
 
@@ -75,11 +76,12 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
 
         Raises RequestTimeout, or the error that ended the session. Cancelling abandons the request.
         """
-        began = self._loop.time()
+        began, session = self._loop.time(), self._session
         if self._driver.busy:
             await self._wait_for_capacity(self.options.request_timeout if timeout is None else timeout)
-        self._require_going()
-        request_id = self._session.request(body, began, timeout=timeout, compress=compress, type_id=type_id, extensions=extensions)
+        if session.ended is not None:
+            raise self._reason()
+        request_id = session.request(body, began, timeout=timeout, compress=compress, type_id=type_id, extensions=extensions)
         self._driver.wake(len(body))
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._answers[request_id] = answer
@@ -97,11 +99,13 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
 
         Waits while the peer reads too slowly, and raises if the session ends meanwhile.
         """
-        self._require_going()
-        self._session.send(body, compress=compress, type_id=type_id, extensions=extensions)
-        self._driver.wake(len(body))
-        if self._driver.busy:
-            await self._driver.ready()
+        session, driver = self._session, self._driver
+        if session.ended is not None:
+            raise self._reason()
+        session.send(body, compress=compress, type_id=type_id, extensions=extensions)
+        driver.wake(len(body))
+        if driver.busy:
+            await driver.ready()
             self._require_going()
 
     def __aiter__(self) -> AsyncIterator[DataReceived]:

@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
+from typing import Final, cast
 
 from wirelake.errors import UsageError, WirelakeError
 from wirelake.peers.admission import ServerLimits
@@ -31,6 +32,9 @@ from wirelake.transports.stream import Stream
 __all__ = ["Connection", "Connector", "LinkHandler", "Listener"]
 
 log = logging.getLogger("wirelake.relink")
+
+_MESSAGES: Final = {MessageReceived}
+"""The types of events, if all of them are messages."""
 
 LinkHandler = Callable[[Link], Awaitable[None]]
 """What a listener does with a link; when it returns, the link is shut down."""
@@ -61,6 +65,9 @@ class Connection(StreamPeer[Session, Opened, Ended, Fault]):
 
     def _handle_many(self, events: list[SessionEvent]) -> None:
         """Messages, by far the commonest events, are delivered together."""
+        if self._link is not None and set(map(type, events)) == _MESSAGES:
+            self._link.deliver_many(cast(list[MessageReceived], events))
+            return
         run: list[MessageReceived] = []
         for event in events:
             if type(event) is MessageReceived and self._link is not None:

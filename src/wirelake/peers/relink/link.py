@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from wirelake.errors import ConnectionLost, RequestTimeout, SessionClosed
@@ -34,6 +35,8 @@ from wirelake.protocols.relink.session import Session
 __all__ = ["Carrier", "Link"]
 
 log = logging.getLogger("wirelake.relink")
+
+_INCARNATION: Final = attrgetter("incarnation")
 
 LOOK: Final = 8192
 """Bytes sent between two looks at whether the connection can take more."""
@@ -152,7 +155,7 @@ class Link:
 
     def consume_many(self, messages: Sequence[MessageReceived]) -> None:
         """Mark messages as consumed, in order: quick if they are of one channel."""
-        if len({message.incarnation for message in messages}) > 1:
+        if len(set(map(_INCARNATION, messages))) > 1:
             for message in messages:
                 self.consume(message)
         elif messages and (self.core.inbox.consume_run(messages) or self._is_held or self.core.inbox.is_shut):
@@ -289,7 +292,7 @@ class Link:
     def taken_many(self, messages: Sequence[MessageReceived]) -> None:
         """Messages were read from their queue."""
         self._waiting -= len(messages)
-        self._held -= sum([len(one.parts[0]) if len(one.parts) == 1 else _size(one) for one in messages])
+        self._held -= sum([len(one.parts[0]) if len(one.parts) == 1 else _size(one) for one in messages]) if self._waiting else self._held
         if self._is_held:
             self._balance()
 

@@ -28,7 +28,8 @@ class OutgoingCalls:
 
     async def call(self, component: str, name: str, parameters: Sequence[Any], *, returns: bool, timeout: float | None) -> Any:
         """Call, and wait for what becomes of it; cancelling gives it up."""
-        async with self._capacity:
+        await self._capacity.acquire()
+        try:
             if self._driver.busy:
                 await self._driver.ready()
             if self._session.ended is not None:
@@ -43,6 +44,8 @@ class OutgoingCalls:
                 self._waiting.pop(call_id, None)
                 self._session.cancel(call_id)
                 raise
+        finally:
+            self._capacity.release()
 
     def returned(self, event: CallReturned) -> None:
         """A RemoteMethodResponse."""

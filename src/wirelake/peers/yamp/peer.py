@@ -84,6 +84,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             Noticed: self.notice,
             Ended: self._on_ended,
         }
+        self._driver.handlers = self._handlers
 
     # For the user.
 
@@ -97,11 +98,13 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
 
         Waits while the peer reads too slowly, and raises if the session ends meanwhile.
         """
-        self._require_going()
-        self._session.send(uri, body)
-        self._wake()
-        if self._driver.busy:
-            await self._driver.ready()
+        session, driver = self._session, self._driver
+        if session.ended is not None:
+            raise self._reason()
+        session.send(uri, body)
+        driver.wake(session.last_size)
+        if driver.busy:
+            await driver.ready()
             self._require_going()
 
     async def request(self, uri: str, body: Any = None, *, timeout: float | None = None, of: Any = None) -> Any:
@@ -110,7 +113,10 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         Raises RequestFailed with the peer's body, RequestCancelled, RequestTimeout, RemoteProtocolError for an answer that cannot be read,
         or what ended the session. Cancelling kills the request. A timeout of `math.inf` is none.
         """
-        ask = await self._ask(uri, body, timeout, of, progressive=False)
+        began = self._loop.time()
+        if self._driver.busy:
+            await self._wait_for_capacity(self.options.request_timeout if timeout is None else timeout)
+        ask = self._ask(uri, body, began, timeout, of, progressive=False)
         try:
             return await ask.outcome
         except asyncio.CancelledError:
@@ -122,7 +128,10 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
 
         Every step restarts the timeout (YAMP-30).
         """
-        return await self._ask(uri, body, timeout, of, progressive=True)
+        began = self._loop.time()
+        if self._driver.busy:
+            await self._wait_for_capacity(self.options.request_timeout if timeout is None else timeout)
+        return self._ask(uri, body, began, timeout, of, progressive=True)
 
     def subscribe(self, pattern: str) -> Subscription[ReceivedEvent]:
         """`async for event in peer.subscribe("weather.*")`.
@@ -190,13 +199,12 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
     def _wake(self) -> None:
         self._driver.wake(self._session.last_size)
 
-    async def _ask(self, uri: str, body: Any, timeout: float | None, of: Any, *, progressive: bool) -> OutgoingRequest:
-        began = self._loop.time()
-        if self._driver.busy:
-            await self._wait_for_capacity(self.options.request_timeout if timeout is None else timeout)
-        self._require_going()
-        uid = self._session.request(uri, body, began, timeout=timeout, progressive=progressive)
-        self._wake()
+    def _ask(self, uri: str, body: Any, began: float, timeout: float | None, of: Any, *, progressive: bool) -> OutgoingRequest:
+        session = self._session
+        if session.ended is not None:
+            raise self._reason()
+        uid = session.request(uri, body, began, timeout=timeout, progressive=progressive)
+        self._driver.wake(session.last_size)
         ask = self._asks[uid] = OutgoingRequest(uid, uri, self._loop.create_future(), of, self._cancel, self._work.taken)
         return ask
 

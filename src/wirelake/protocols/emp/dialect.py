@@ -12,7 +12,7 @@ import msgspec
 
 from wirelake.protocols.buffer import Buffer, Frames
 from wirelake.protocols.emp.limits import Limits
-from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, glance, scan
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, glance, run, scan
 
 __all__ = ["Following", "hint", "recognise"]
 
@@ -50,7 +50,7 @@ class Following(Buffer):
     """
 
     def __init__(self, limits: Limits) -> None:
-        super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts, glance)
+        super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts, glance, run)
         self._told = limits
         self._first: bytes | None = b""
         """Bytes received before the dialect was known; None once they are read."""
@@ -71,6 +71,10 @@ class Following(Buffer):
     def _settle(self, excludes: bool) -> None:
         self._excludes = excludes
         self.limits = self.settled().for_scan()
+
+    def glance(self, data: bytes) -> tuple[list[int], list[int]] | None:
+        """See Buffer."""
+        return super().glance(data) if self._first is None else None
 
     def feed(self, data: bytes) -> Iterator[Frames]:
         """See Buffer."""

@@ -108,11 +108,14 @@ class IncomingRequests:
     def __contains__(self, request_id: int) -> bool:
         return request_id in self._waiting or request_id in self._held
 
-    def take(self, request_id: int) -> None:
-        """A request came."""
+    def take(self, request_id: int) -> bool:
+        """A request came; returns False if one with this identifier is in flight (EMP-18)."""
+        if request_id in self._waiting or request_id in self._held:
+            return False
         self._waiting.add(request_id)
         if self._in_order:
             self._order.append(request_id)
+        return True
 
     def answer(self, request_id: int, response: bytes) -> list[bytes]:
         """The request is answered; returns the responses whose turn it is."""

@@ -6,6 +6,7 @@ row's fault column, and the session acts on it.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final
 
 from wirelake.protocols.emp.faults import Fault
@@ -50,6 +51,7 @@ __all__ = [
     "Limits",
     "find",
     "glance",
+    "run",
     "scan",
     "sniff",
     "walk",
@@ -299,13 +301,13 @@ _EXCHANGE_HEADS: Final = {
 """What follows the size of a request or response, up to its identifier -> what sizes leave out (EMP-1), and whether it is a request."""
 
 
-def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[int]] | None:
+def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[int], list[int]] | None:
     """See `buffer.Glance`: data, or a request or response, without other extensions."""
     size, bias = len(data), limits[3]
     if size > limits[0] or int.from_bytes(data[:4]) + bias != size:
         return None
     if data[4:8] == _PLAIN_HEAD:
-        return [[0, size, _DATA, 0, 0, 0, 0, HEADER, size - HEADER, -1, 0, -1, 0]], []
+        return [0, size, _DATA, 0, 0, 0, 0, HEADER, size - HEADER, -1, 0, -1, 0], []
     exchange = _EXCHANGE_HEADS.get(data[4:20])
     if exchange is None or exchange[0] != bias or size < _EXCHANGE or not limits[1]:
         return None
@@ -313,7 +315,28 @@ def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[
     if not request_id:
         return None
     row = [0, size, _DATA, 0, 0, 0, 1, _EXCHANGE, size - _EXCHANGE, exchange[1], request_id, -1, 0]
-    return [row], [HEADER, HEADER + REQUEST_CONTENT, _REQUEST_RESPONSE, 0]
+    return row, [HEADER, HEADER + REQUEST_CONTENT, _REQUEST_RESPONSE, 0]
+
+
+_HEAD: Final = struct.Struct(">II")
+_PLAIN: Final = int.from_bytes(_PLAIN_HEAD)
+
+
+def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[list[int], list[bytes]]:
+    """See `buffer.Run`: data without extensions."""
+    sizes: list[int] = []
+    bodies: list[bytes] = []
+    most, bias, last, head = limits[0], limits[3], stop - HEADER, _HEAD.unpack_from
+    while start <= last:
+        size, what = head(data, start)
+        size += bias
+        end = start + size
+        if what != _PLAIN or end > stop or size < HEADER or size > most:
+            break
+        sizes.append(size)
+        bodies.append(data[start + HEADER : end])
+        start = end
+    return sizes, bodies
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)

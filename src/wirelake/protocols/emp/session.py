@@ -94,8 +94,12 @@ class Session(StreamSession[SessionEvent]):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        first = self._requests.deadline
-        for timer in (self._handshake_deadline, self._hello_due, self._next_ping, self._pong.deadline):
+        first, ping = self._requests.deadline, self._next_ping
+        if ping is not None and (first is None or ping < first):
+            first = ping
+        if self.state is _OPEN and not self._pong.waits:  # by far the commonest
+            return first
+        for timer in (self._handshake_deadline, self._hello_due, self._pong.deadline):
             if timer is not None and (first is None or timer < first):
                 first = timer
         return first
@@ -123,7 +127,8 @@ class Session(StreamSession[SessionEvent]):
         self, body: bytes, *, compress: bool = False, type_id: int = MessageType.DATA, extensions: tuple[OtherExtension, ...] = ()
     ) -> None:
         """Data: send a body, packed if asked, as data or as an application's own type."""
-        self._require_open()
+        if self.state is not _OPEN or self.ended is not None:
+            self._require_open()
         if type_id == _DATA and not extensions and not compress:
             self._output.append(data(body, self.options))  # the state allows it, and stays
         else:
@@ -140,7 +145,8 @@ class Session(StreamSession[SessionEvent]):
         extensions: tuple[OtherExtension, ...] = (),
     ) -> int:
         """Request-response: ask, and return the identifier that the response will carry."""
-        self._require_open()
+        if self.state is not _OPEN or self.ended is not None:
+            self._require_open()
         request_id = self._requests.next_id
         if type_id == _DATA and not extensions and not compress:
             self._output.append(exchange(True, request_id, body, self.options))
@@ -160,7 +166,8 @@ class Session(StreamSession[SessionEvent]):
         extensions: tuple[OtherExtension, ...] = (),
     ) -> None:
         """Request-response: answer a request of the peer."""
-        self._require_open()
+        if self.state is not _OPEN or self.ended is not None:
+            self._require_open()
         if type_id == _DATA and not extensions and not compress:
             response = exchange(False, request_id, body, self.options)
         else:
@@ -210,6 +217,13 @@ class Session(StreamSession[SessionEvent]):
 
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the peer. Whatever they are, this does not raise."""
+        if self._hello_due is None and (seen := self._buffer.glance(data)) is not None:
+            if self.ended is None:
+                if self.state is _OPEN:
+                    self._take_data(data, *seen)  # `_take` without checks that cannot fail here
+                else:
+                    self._take(data, *seen, now)
+            return
         for taken, rows, parts in self._buffer.feed(data):
             if self._hello_due is not None:
                 self._greet()
@@ -335,6 +349,13 @@ class Session(StreamSession[SessionEvent]):
             else:  # EMP-33: a bye is not answered
                 self._end(Ended(Ending.BYE, self.peer, False))
 
+    def _take_run(self, data: bytes, start: int, bodies: list[bytes]) -> bool:  # noqa: ARG002 - as in every protocol
+        """Take data without extensions, one message after the other."""
+        if self.ended is not None or self.state is not _OPEN:
+            return False
+        self._events += map(DataReceived, bodies)
+        return True
+
     def _take_bulk(self, data: bytes, rows: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]) -> bool:
         """Take data without extensions, without a look at each message."""
         if self.ended is not None or self.state is not _OPEN or len(parts):
@@ -353,6 +374,7 @@ class Session(StreamSession[SessionEvent]):
         self._plan_ping(now)
         self._events.append(Opened(version))
         self._buffer.bulk = self._take_bulk
+        self._buffer.take_run = self._take_run
 
     def _take_pong(self, now: float) -> None:
         if not self._pong.waits:  # EMP-30
@@ -371,7 +393,16 @@ class Session(StreamSession[SessionEvent]):
         self._end(Ended(Ending.ERROR, self.peer, False, fault, error=error))
 
     def _take_data(self, data: bytes, row: list[int], parts: list[int]) -> None:
-        type_id, at = row[KIND], row[BODY]
+        type_id, at, request = row[KIND], row[BODY], row[REQUEST]
+        if type_id == _DATA and row[PARTS] == (request >= 0):  # nothing but perhaps a request or response: by far the commonest
+            body = data[at : at + row[BODY_LENGTH]]
+            if request < 0:
+                self._events.append(DataReceived(body))
+            elif request:
+                self._take_request(RequestReceived(row[REQUEST_ID] & LAST_ID, body))
+            else:
+                self._take_response(ResponseReceived(row[REQUEST_ID] & LAST_ID, body))
+            return
         if type_id >= APPLICATION_FIRST and type_id not in self.options.application_types:  # EMP-24
             self.fail(Fault.TYPE_UNREGISTERED, f"type {type_id}")
             return
@@ -396,11 +427,10 @@ class Session(StreamSession[SessionEvent]):
     def _take_request(self, request: RequestReceived) -> None:
         if not self.options.answers_requests:  # EMP-19
             self.fail(Fault.REQUEST_UNHANDLED, f"request {request.request_id}")
-        elif request.request_id in self._peer_requests:  # EMP-18
-            self.fail(Fault.REQUEST_ID_IN_FLIGHT, f"request {request.request_id}")
-        else:
-            self._peer_requests.take(request.request_id)
+        elif self._peer_requests.take(request.request_id):
             self._events.append(request)
+        else:  # EMP-18
+            self.fail(Fault.REQUEST_ID_IN_FLIGHT, f"request {request.request_id}")
 
     def _take_response(self, response: ResponseReceived) -> None:
         match = self._requests.match(response.request_id)

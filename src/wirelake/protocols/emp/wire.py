@@ -44,6 +44,7 @@ from wirelake.protocols.emp.scanner import (
     ROW_COLUMNS,
     find,
     glance,
+    run,
     scan,
     sniff,
     walk,
@@ -138,7 +139,7 @@ def buffer(limits: Limits = DEFAULT_LIMITS) -> Buffer:
     """A buffer that cuts a stream into messages."""
     if limits.sizes_exclude_themselves == AUTO:
         return Following(limits)
-    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts, glance)
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), limits.max_parts, glance, run)
 
 
 def plain(message: Data | Application, limits: Limits = DEFAULT_LIMITS) -> bytes:

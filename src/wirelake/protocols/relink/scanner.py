@@ -53,8 +53,10 @@ __all__ = [
     "Limits",
     "Stage",
     "find",
+    "first_id",
     "glance",
     "plausible",
+    "run",
     "scan",
     "walk",
 ]
@@ -385,7 +387,7 @@ _CONSUMED: Final = (Kind.CONSUMED.value - _RECEIVED_KIND) << 5 | Format.SEQUENCE
 _EMPTY_PACKETS: Final = {bytes((kind << 5, 0, 0, 0, 0, 0, 0, 0)): kind for kind in (Kind.PING.value, Kind.PONG.value)}
 
 
-def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[int]] | None:
+def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[int], list[int]] | None:
     """See `buffer.Glance`: a message of one part on one channel, the acknowledgement of such, a ping or a pong."""
     _, max_parts, max_part, max_message, _, stage, sender_size, receiver_size = limits
     if stage or len(data) < UNIT:
@@ -400,15 +402,49 @@ def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[
         if is_odd or any(data[2 + sender_size : sizes]) or any(data[sizes + 2 : body]) or any(data[end:]):
             return None
         row = [0, size, _MESSAGE_KIND, 0, 0, 0, 1, -1, data[0], 2, 1, sender_size, body, size - body, 0]
-        return [row], [body, length]
+        return row, [body, length]
     if data[0] == _CONSUMED and not data[1]:
         at = (5 + receiver_size) & ~3
         if (at + 11) & ~7 != size or any(data[2 + receiver_size : at]) or any(data[at + 4 :]):
             return None
         sequence = int.from_bytes(data[at : at + 4], "little")
-        return [[0, size, Kind.CONSUMED.value, 0, 0, 0, 0, sequence, data[0], 2, 1, receiver_size, 0, 0, 0]], []
+        return [0, size, Kind.CONSUMED.value, 0, 0, 0, 0, sequence, data[0], 2, 1, receiver_size, 0, 0, 0], []
     kind = _EMPTY_PACKETS.get(data)
-    return None if kind is None else ([[0, size, kind, 0, 0, 0, 0, -1, data[0], 0, 0, 0, 0, 0, 0]], [])
+    return None if kind is None else ([0, size, kind, 0, 0, 0, 0, -1, data[0], 0, 0, 0, 0, 0, 0], [])
+
+
+def first_id(data: bytes, start: int, limits: tuple[int, ...]) -> bytes:
+    """The channel of the messages that `run` reads from there."""
+    return data[start + len(_ONE_MESSAGE) : start + len(_ONE_MESSAGE) + limits[6]]
+
+
+def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[list[int], list[bytes]]:
+    """See `buffer.Run`: messages of one part on one channel, all on the same one."""
+    _, max_parts, max_part, max_message, _, stage, id_size, _ = limits
+    sizes: list[int] = []
+    bodies: list[bytes] = []
+    place = (3 + id_size) & ~1
+    before = (place + 9) & ~7
+    prefix, middle = _ONE_MESSAGE + data[start + 2 : start + 2 + id_size] + bytes(place - 2 - id_size), bytes(before - place - 2)
+    if stage or not max_parts or data[start : start + place] != prefix:
+        return sizes, bodies
+    head, length, size = b"", 0, 0
+    most = min(max_part, max_message)
+    while stop - start >= before:
+        found = data[start : start + before]
+        if found != head:
+            head, length = found, int.from_bytes(found[place : place + 2], "little")
+            size = (before + length + 7) & ~7
+            if found[:place] != prefix or length > most or found[place + 2 :] != middle:
+                break
+        end = start + before + length
+        after = start + size
+        if after > stop or (after > end and any(data[end:after])):
+            break
+        sizes.append(size)
+        bodies.append(data[start + before : end])
+        start = after
+    return sizes, bodies
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)

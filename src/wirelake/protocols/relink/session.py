@@ -34,7 +34,7 @@ from wirelake.protocols.relink.messages import (
     Version,
 )
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS, Options
-from wirelake.protocols.relink.scanner import COUNT, ID_SIZE, IDS, ODD_BITS, ODD_EMPTY, ODD_FORM, ODDITIES, PART_COLUMNS, SEQUENCE
+from wirelake.protocols.relink.scanner import COUNT, ID_SIZE, IDS, ODD_BITS, ODD_EMPTY, ODD_FORM, ODDITIES, PART_COLUMNS, SEQUENCE, first_id
 from wirelake.protocols.relink.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.relink.wire import channels, encode, message, packet_buffer, payload
 from wirelake.protocols.stream_session import StreamSession
@@ -293,6 +293,12 @@ class Session(StreamSession[SessionEvent]):
         self._take_run(channel, [(data[start:end],) for start, end in zip(starts, ends, strict=True)])
         return True
 
+    def _take_plain_run(self, data: bytes, start: int, bodies: list[bytes]) -> bool:
+        """Take messages of one part each on one channel, the commonest, one after the other."""
+        if self.ended is None and self._is_open:
+            self._take_run(first_id(data, start, self._buffer.limits), list(zip(bodies, strict=True)))
+        return True
+
     def _take_run(self, channel: bytes, run: list[tuple[bytes, ...]]) -> None:
         """Take messages of a channel: `_take` without checks that cannot fail here."""
         if self.ended is None:
@@ -400,6 +406,7 @@ class Session(StreamSession[SessionEvent]):
         link.attach(self, epoch, link_id, now, resumed=resumed)
         self._inbox = link.inbox
         self._buffer.bulk = self._take_bulk
+        self._buffer.take_run = self._take_plain_run
 
     def _finish_if_shut(self) -> None:
         """§3.6: both sides have sent shutdown: flush, close the connection, forget the link."""

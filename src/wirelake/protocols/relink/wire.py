@@ -60,6 +60,7 @@ from wirelake.protocols.relink.scanner import (
     Stage,
     find,
     glance,
+    run,
     scan,
     walk,
 )
@@ -185,7 +186,7 @@ def buffer(limits: Limits = DEFAULT_LIMITS, scan_limits: tuple[int, ...] | None 
 
 def packet_buffer(limits: PacketLimits, scan_limits: tuple[int, ...]) -> Buffer:
     """A buffer for one direction of a connection whose handshake is read by a `HandshakeReader`."""
-    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, scan_limits, limits.max_parts, glance)
+    return Buffer(scan, ROW_COLUMNS, PART_COLUMNS, scan_limits, limits.max_parts, glance, run)
 
 
 def encode(message: AnyMessage, limits: PacketLimits = DEFAULT_LIMITS) -> bytes:

@@ -49,6 +49,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_line",
+    "encode_plain",
     "find",
     "is_text",
     "message",
@@ -160,6 +161,17 @@ def encode(message: Message, limits: Limits = DEFAULT_LIMITS) -> bytes:
     if message.encryption:
         text += b"secure:aes;" if message.encryption is Encryption.SECURE_AES else b"encryption:aes;"
     text += message.payload
+    if len(text) > limits.max_text_size:  # WOLP-29
+        raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(text)} bytes, limit {limits.max_text_size}")
+    return text
+
+
+def encode_plain(message_id: int, payload: bytes, limits: Limits) -> bytes:
+    """The text of a whole message that is neither compressed nor encrypted, as `encode` writes it.
+
+    What sessions send most often is written by this alone, without a message made for it first. `payload` is not base64 yet.
+    """
+    text = b"message_id:%d;%b" % (message_id, binascii.b2a_base64(payload, newline=False))
     if len(text) > limits.max_text_size:  # WOLP-29
         raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(text)} bytes, limit {limits.max_text_size}")
     return text

@@ -18,7 +18,7 @@ from wirelake.protocols.yamp.messages import TYPES, VERSION, Close, CloseRedirec
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options, Serializer
 from wirelake.protocols.yamp.scanner import CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, ROW_COLUMNS, UID_SIZE
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
-from wirelake.protocols.yamp.wire import buffer, encode, message, scan
+from wirelake.protocols.yamp.wire import BUILDERS, buffer, encode, message, scan
 
 __all__ = ["BaseSession", "Draw"]
 
@@ -36,6 +36,12 @@ _ODD: Final = {
     ODD_SERIALIZER: Fault.SERIALIZER_EMPTY,
 }
 _MESSAGES: Final[dict[int, type[Message]]] = {number: one for one, number in TYPES.items()}
+_OPEN: Final = State.OPEN
+_STEADY: Final = {
+    speaker: frozenset(kind for (before, sender, kind), after in TRANSITIONS.items() if before is after is _OPEN and sender is speaker)
+    for speaker in Speaker
+}
+"""By speaker: messages that an open session allows, and that leave it open."""
 
 
 class Uids:
@@ -69,6 +75,7 @@ class BaseSession(StreamSession[SessionEvent]):
         self.options = options
         self.state = INITIAL
         self.ended: Ended | None = None
+        self._own_steady, self._peer_steady = _STEADY[speaker], _STEADY[speaker.other]
         self._is_lossy = options.datagrams
         self._serializer: Serializer = options.serializers[options.serializer]
         self._buffer = buffer(options.limits)
@@ -180,8 +187,12 @@ class BaseSession(StreamSession[SessionEvent]):
 
     def receive(self, data: bytes, now: float) -> None:
         """Bytes from the peer, or one datagram. Whatever they are, this does not raise."""
-        if self.options.datagrams:
+        if self._is_lossy:
             self._receive_datagram(data, now)
+            return
+        if (seen := self._buffer.glance(data)) is not None:
+            if self.ended is None:
+                self._take(data, seen[0], now)
             return
         for taken, rows, _ in self._buffer.feed(data):
             for row in rows:
@@ -249,7 +260,7 @@ class BaseSession(StreamSession[SessionEvent]):
         """Send a message that is encoded already, if the state machine allows it."""
         if self._is_lossy and len(data) > self.options.max_datagram:
             raise LocalProtocolError(Fault.DATAGRAM_TOO_LARGE, f"{len(data)} bytes, {self.options.max_datagram} fit")
-        if not self._advance(self.speaker, kind):
+        if not (self.state is _OPEN and kind in self._own_steady) and not self._advance(self.speaker, kind):
             raise LocalProtocolError(refusal(self.state, self.speaker, kind))
         self._output.append(data)
         self.last_size = len(data)
@@ -290,11 +301,14 @@ class BaseSession(StreamSession[SessionEvent]):
 
     def _take(self, data: bytes, row: list[int], now: float) -> None:
         """Take one message of the peer. Checks, in order: readable, allowed in this state, allowed at all."""
-        fault = row[FAULT]
+        fault, kind = row[FAULT], row[KIND]
+        if self.state is _OPEN and not fault and not row[ODDITIES] and (message_type := _MESSAGES[kind]) in self._peer_steady:
+            self._takers[message_type](BUILDERS[kind](data, row), now)  # none of what follows can fail
+            return
         if fault and fault in UNREADABLE:
             self.fail(Fault(fault), str(data[row[START]]))
             return
-        message_type = _MESSAGES[row[KIND]]
+        message_type = _MESSAGES[kind]
         if not self._advance(self.peer, message_type):
             self.fail(refusal(self.state, self.peer, message_type), name_of(message_type))
         elif fault:  # YAMP-36

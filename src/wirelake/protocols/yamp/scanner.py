@@ -237,7 +237,7 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:
     return stop
 
 
-def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[int]] | None:
+def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[int], list[int]] | None:
     """See `buffer.Glance`: an event, request or response with an ASCII uri."""
     size = len(data)
     if size < HEADER or not data[HEADER - 1]:
@@ -258,7 +258,7 @@ def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[list[int]], list[
     body_length = int.from_bytes(data[body - 4 : body])
     if body + body_length != size or body_length > limits[0] or not data[HEADER : HEADER + length].isascii():
         return None
-    return [[0, size, kind, 0, 0, 0, 0, HEADER, length, body, body_length, code, 0]], []
+    return [0, size, kind, 0, 0, 0, 0, HEADER, length, body, body_length, code, 0], []
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)

@@ -32,6 +32,12 @@ from wirelake.protocols.yamp.wire import user
 
 __all__ = ["INITIAL", "TRANSITIONS", "Options", "Session", "Speaker", "State", "refusal"]
 
+# Members of enums that every message reads.
+_OPEN: Final = State.OPEN
+_EVENT: Final = MessageType.EVENT
+_REQUEST: Final = MessageType.REQUEST
+_RESPONSE: Final = MessageType.RESPONSE
+_DONE: Final = ResponseType.DONE
 _TRUTHS: Final = {False: b"\x00", True: b"\x01"}
 _PROGRESS: Final = int(ResponseType.PROGRESS)
 _RESPONSES: Final = {kind: bytes((kind,)) for kind in ResponseType}
@@ -56,7 +62,10 @@ class Session(BaseSession):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        own, asked = super().deadline, self._requests.deadline
+        asked, ping = self._requests.deadline, self._next_ping
+        if self.state is _OPEN and not self._pong.waits and self._next_handshake is None:  # by far the commonest
+            return asked if ping is None or (asked is not None and asked < ping) else ping
+        own = super().deadline
         return asked if own is None or (asked is not None and asked < own) else own
 
     def is_serving(self, request_uid: bytes) -> bool:
@@ -75,18 +84,20 @@ class Session(BaseSession):
 
     def send_packed(self, uri: str, body: bytes) -> None:
         """0x05 event, with a body that was packed before: for one event to many."""
-        self._require_open()
-        self._put(Event, user(MessageType.EVENT, self._uids.next(), _checked(uri), b"", body, self.options.limits))
+        if self.state is not _OPEN or self.ended is not None:
+            self._require_open()
+        self._put(Event, user(_EVENT, self._uids.next(), _checked(uri), b"", body, self.options.limits))
 
     def request(self, uri: str, body: Any, now: float, *, timeout: float | None = None, progressive: bool = False) -> bytes:
         """0x06 request: ask, and return the uid that the answers will carry.
 
         Timeout: None is the connection's, infinity is none.
         """
-        self._require_open()
+        if self.state is not _OPEN or self.ended is not None:
+            self._require_open()
         uid = self._uids.next()
         body = pack(self._serializer, body)
-        self._put(Request, user(MessageType.REQUEST, uid, _checked(uri), _TRUTHS[progressive], body, self.options.limits))
+        self._put(Request, user(_REQUEST, uid, _checked(uri), _TRUTHS[progressive], body, self.options.limits))
         patience = self.options.request_timeout if timeout is None else timeout
         self._requests.ask(uid, Pending(uri, progressive, None if patience == math.inf else patience), now)
         return uid
@@ -110,7 +121,7 @@ class Session(BaseSession):
 
     def respond(self, request_uid: bytes, body: Any = None) -> None:
         """0x08 response, done: the request succeeded."""
-        self._answer(request_uid, ResponseType.DONE, pack(self._serializer, body))
+        self._answer(request_uid, _DONE, pack(self._serializer, body))
 
     def respond_error(self, request_uid: bytes, body: Any) -> None:
         """0x08 response, error: the request failed; the body says why (YAMP-40)."""
@@ -153,14 +164,15 @@ class Session(BaseSession):
         super()._end(ended)
 
     def _answer(self, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
-        self._require_open()
+        if self.state is not _OPEN or self.ended is not None:
+            self._require_open()
         uri = self._peer_requests.get(request_uid).uri  # YAMP-27
         self._say_response(uri, request_uid, response_type, body)
         self._peer_requests.drop(request_uid)
 
     def _say_response(self, uri: str, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
         rest = request_uid + _RESPONSES[response_type]
-        self._put(Response, user(MessageType.RESPONSE, self._uids.next(), uri, rest, body, self.options.limits))
+        self._put(Response, user(_RESPONSE, self._uids.next(), uri, rest, body, self.options.limits))
 
     def _take_event(self, event: Event, _: float) -> None:
         try:

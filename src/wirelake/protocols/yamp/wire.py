@@ -41,6 +41,7 @@ from wirelake.protocols.yamp.scanner import (
 )
 
 __all__ = [
+    "BUILDERS",
     "DEFAULT_LIMITS",
     "LONGEST_REASON",
     "LONGEST_STRING",
@@ -75,7 +76,7 @@ def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Messa
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
-    return _BUILDERS[row[KIND]](data, row)
+    return BUILDERS[row[KIND]](data, row)
 
 
 def _body(data: bytes, row: Sequence[int]) -> bytes:
@@ -106,7 +107,7 @@ def _response(data: bytes, row: Sequence[int]) -> Response:
     return Response(data[uid : uid + UID_SIZE], data[uri:after].decode(), data[after : after + UID_SIZE], row[CODE], content)
 
 
-_BUILDERS: Final[dict[int, Callable[[bytes, Sequence[int]], Message]]] = {
+BUILDERS: Final[dict[int, Callable[[bytes, Sequence[int]], Message]]] = {
     MessageType.HANDSHAKE: lambda data, row: Handshake(row[CODE], _body(data, row).decode()),
     MessageType.PING: lambda data, row: Ping(_body(data, row)),
     MessageType.PONG: lambda data, row: Pong(_body(data, row)),
@@ -117,6 +118,7 @@ _BUILDERS: Final[dict[int, Callable[[bytes, Sequence[int]], Message]]] = {
     MessageType.CANCEL: _cancel,
     MessageType.RESPONSE: _response,
 }
+"""Message type -> what makes a message of a row that the scanner found readable."""
 
 
 def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count, repeat
 
 from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel, TombstonesForgotten
 from wirelake.protocols.relink.faults import Fault, Violation
@@ -100,7 +101,7 @@ class Inbox:
             raise Violation(Fault.CHANNEL_CLOSING, f"a message on {channel.hex() or 'the only channel'}")
         allowed = payloads[: max(self._max_unconsumed - self.unconsumed, 0)]
         first, incarnation = incoming.received + 1, incoming.incarnation
-        self._state.events += [MessageReceived(channel, number, parts, incarnation) for number, parts in enumerate(allowed, first)]
+        self._state.events += map(MessageReceived, repeat(channel), count(first), allowed, repeat(incarnation))
         incoming.received += len(allowed)
         self.unconsumed += len(allowed)
         if allowed:

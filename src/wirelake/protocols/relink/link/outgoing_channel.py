@@ -121,12 +121,6 @@ class OutgoingChannel:
         self.sent = self.last
         yield from self.repeated_decisions()
 
-    def unsent(self) -> Iterator[bytes]:
-        """Messages that were added while nothing could be sent."""
-        for parts in islice(self.payloads, self.sent - self.received, None):
-            yield self.packet(parts)
-        self.sent = self.last
-
     def decide(self, last: int, commit: bool) -> None:
         """§3.2: commit or roll back all undecided messages up to this one."""
         if self.decisions and self.decisions[-1][1] == commit:

@@ -24,7 +24,7 @@ from wirelake.protocols.wolpertinger.scanner import (
     ODD_PAYLOAD,
     ODDITIES,
 )
-from wirelake.protocols.wolpertinger.wire import BLANKS, Keys, encode, message, opened, sealed
+from wirelake.protocols.wolpertinger.wire import BLANKS, Keys, encode, encode_plain, message, opened, sealed
 
 __all__ = ["Confirmed", "Delivered", "Layer1", "Outcome", "Piece", "Undelivered"]
 
@@ -117,6 +117,12 @@ class Layer1:
         limits = self.options.limits
         if len(payload) > limits.max_reassembled_size:  # WOLP-29
             raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(payload)} bytes, limit {limits.max_reassembled_size}")
+        if (self.keys is None or in_clear) and not self.options.compress and -(-len(payload) // 3) * 4 <= self.options.fragment_size:
+            message_id = self._unconfirmed.next_id()
+            text = encode_plain(message_id, payload, limits)
+            self._output.append(text)
+            self._unconfirmed.add(message_id, [text], now)
+            return message_id
         what = sealed(payload, None if in_clear else self.keys, compress=self.options.compress)
         pieces = split(what.text, self.options.fragment_size)
         message_id = self._unconfirmed.next_id()

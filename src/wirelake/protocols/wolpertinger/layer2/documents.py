@@ -16,7 +16,7 @@ import msgspec
 from wirelake.errors import LocalProtocolError, RemoteProtocolError
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, ErrorCode, Message, Response
-from wirelake.protocols.wolpertinger.layer2.values import PRIMITIVES, Value, guid
+from wirelake.protocols.wolpertinger.layer2.values import GUID, PRIMITIVES, Value, guid
 from wirelake.protocols.wolpertinger.layer2.xml_reader import ROOTS, message
 from wirelake.protocols.wolpertinger.layer2.xml_tree import NAMESPACE, DocumentLimits, Element, read
 from wirelake.protocols.wolpertinger.layer2.xml_writer import document
@@ -99,7 +99,7 @@ _OBJECT: Final = re.compile(rf'<object type="([A-Za-z0-9]++)">({_CONTENT})</obje
 _START: Final = rf'(?:<\?xml version="1\.0"(?: encoding="(?:utf-8|UTF-8)")?\?>)?{_BLANK}'
 _SPACE: Final = rf'(?: xmlns="{re.escape(NAMESPACE)}")?>{_BLANK}'
 _COMPONENT: Final = rf"<ComponentName(?:>({_CHARACTERS})</ComponentName| ?/)>{_BLANK}"
-_CALL_ID: Final = rf"<CallId>([0-9A-Fa-f-]{{36}})</CallId>{_BLANK}"
+_CALL_ID: Final = rf"<CallId>({GUID})</CallId>{_BLANK}"
 _SHORT: Final = re.compile(
     rf"{_START}<(RemoteMethodCall|RemoteMethodResponse){_SPACE}{_COMPONENT}{_CALL_ID}"
     rf"(?:<MethodName>({_CHARACTERS})</MethodName>{_BLANK})?"
@@ -123,9 +123,9 @@ def _short(text: str, limits: DocumentLimits) -> Message | None:
     if found is None:
         return _short_error(text, limits)
     root, component, call_id, method, holder, inside = found.groups()
-    identifier = guid(call_id)
+    identifier = call_id.lower()
     pairs = _OBJECT.findall(inside) if inside else ()
-    if identifier is None or len(pairs) + _ENVELOPE > limits.max_elements:
+    if len(pairs) + _ENVELOPE > limits.max_elements:
         return None
     values: list[Value] = []
     for data_type, content in pairs:
@@ -148,8 +148,7 @@ def _short_error(text: str, limits: DocumentLimits) -> Error | None:
     if found is None or limits.max_elements < _ENVELOPE:
         return None
     component, code, call_id = found.groups()
-    identifier = guid(call_id) if call_id else None
-    return Error(component or "", int(code), identifier) if identifier or not call_id else None
+    return Error(component or "", int(code), call_id.lower() if call_id else None)
 
 
 def _replaced(found: re.Match[str]) -> str:

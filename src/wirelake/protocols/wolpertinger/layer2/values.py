@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLANKS",
+    "GUID",
     "PRIMITIVES",
     "ClientInfo",
     "DataType",
@@ -210,7 +211,11 @@ _INFINITIES: Final = {
 }
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_GUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+GUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+"""WOLP-14: a guid, as an expression without groups."""
+_GUID: Final = re.compile(GUID)
+_SHORT_NUMBER: Final = 18
+"""Digits below which a number surely fits into 64 bits."""
 _MOMENT: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))?"
 )
@@ -244,6 +249,9 @@ def guid(text: str) -> str | None:
 
 def integer(text: str, lowest: int, highest: int) -> int | None:
     """A decimal number within a range, or None."""
+    if len(text) < _SHORT_NUMBER and text.isascii() and text.isdigit():  # by far the commonest
+        number = int(text)
+        return number if lowest <= number <= highest else None
     token = text.strip(BLANKS)
     if len(token) > LONGEST_TOKEN or _INTEGER.fullmatch(token) is None or len(token.lstrip("+-0")) > 20:
         return None

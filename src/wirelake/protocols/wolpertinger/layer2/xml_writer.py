@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
@@ -27,6 +28,8 @@ from wirelake.protocols.wolpertinger.layer2.xml_tree import NAMESPACE
 
 __all__ = ["document"]
 
+NAMES: Final = 1024
+"""Names of components and methods whose XML is kept."""
 _SPECIAL: Final = re.compile(r"[&<>\r]")
 _ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _NOT_XML: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -42,11 +45,13 @@ def document(message: Message, *, dotnet: bool = False) -> str:
 
 def _body(message: Message, dotnet: bool) -> tuple[str, str]:
     if isinstance(message, Call):
-        inside = _text("MethodName", message.method) + _tag("Parameters", "".join([_object(value, dotnet) for value in message.parameters]))
-        return "RemoteMethodCall", _text("ComponentName", message.component) + _call_id(message.call_id) + inside
+        inside = "".join([_object(value, dotnet) for value in message.parameters])
+        names = _name("ComponentName", message.component), _call_id(message.call_id), _name("MethodName", message.method)
+        return "RemoteMethodCall", f"{names[0]}{names[1]}{names[2]}<Parameters>{inside}</Parameters>"
     if isinstance(message, Response):
-        inside = _tag("ResponseValue", "" if message.value is None else _object(message.value, dotnet))
-        return "RemoteMethodResponse", _text("ComponentName", message.component) + _call_id(message.call_id) + inside
+        inside = "" if message.value is None else _object(message.value, dotnet)
+        names = _name("ComponentName", message.component), _call_id(message.call_id)
+        return "RemoteMethodResponse", f"{names[0]}{names[1]}<ResponseValue>{inside}</ResponseValue>"
     if message.code not in _CODES:
         raise LocalProtocolError(Fault.ERROR_CODE_INVALID, f"{message.code} is none of the 17 codes")  # WOLP-15
     inside = "" if message.call_id is None else _call_id(message.call_id)
@@ -122,6 +127,12 @@ def _call_id(text: str) -> str:
     if identifier is None:
         raise LocalProtocolError(Fault.CALL_ID_INVALID, repr(text))
     return _tag("CallId", identifier)
+
+
+@lru_cache(maxsize=NAMES)
+def _name(name: str, text: str) -> str:
+    """As `_text`: names of components and methods are few, and every message has some."""
+    return _text(name, text)
 
 
 def _texts(name: str, texts: Iterable[str]) -> str:
