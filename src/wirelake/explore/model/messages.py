@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -14,7 +15,7 @@ from wirelake.explore.model.rows import EXCERPT_BYTES, Missing, column_names, ex
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["PAGE_ROWS", "Answer", "Line", "Message", "Page", "Place", "count", "lines", "one", "search"]
+__all__ = ["PAGE_ROWS", "Answer", "Line", "Message", "Page", "Place", "by_ids", "count", "lines", "one", "search"]
 
 PAGE_ROWS: Final = 200
 """Messages of one page, unless the caller asks for fewer or more."""
@@ -70,6 +71,10 @@ class Line(msgspec.Struct, omit_defaults=True):
     """The message that it answers."""
     attempts: int = 1
     """How often it was sent: more than once after a link was resumed."""
+    mark: str | None = None
+    """The reader's mark."""
+    comments: int = 0
+    """How many comments readers wrote about it."""
 
 
 class Page(msgspec.Struct):
@@ -191,6 +196,12 @@ def _line(row: tuple[Any, ...]) -> Line:
     line = Line(*row)
     line.excerpt = excerpt(row[_BODY])
     return line
+
+
+def by_ids(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Line]:
+    """Return the messages of these ids that the lake has, in order of time."""
+    wanted = [identifier(each, "message") for each in ids]
+    return lines(connection, Condition("m.message_id IN (SELECT unnest(?::BLOB[]))", (wanted,)), limit=len(wanted)) if wanted else []
 
 
 def search(

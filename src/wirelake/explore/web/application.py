@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+import urllib.parse
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
@@ -12,18 +13,21 @@ from typing import Any, Final
 import jinja2
 import msgspec
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from wirelake.errors import InputMissing, QueryError, UsageError, WirelakeError
 from wirelake.explore import formatting
+from wirelake.explore.comments import MARKS, MAX_CHARACTERS
 from wirelake.explore.filters import FIELDS
 from wirelake.explore.model.database import DEFAULT_LIMITS, Database
 from wirelake.explore.query import QueryLimits
 from wirelake.explore.web import pages
+from wirelake.explore.web.comment_pages import MAX_FORM_BYTES, ForeignForm, write_comment
 from wirelake.explore.web.explorer import Explorer, View
 from wirelake.explore.web.guard import Guard
 from wirelake.version import __version__
@@ -57,6 +61,7 @@ def create(lake: str | PathLike[str], options: WebOptions | None = None) -> Star
     environment = _environment(explorer)
     twins = {("/index" if path == "/" else path): handler for path, handler in (pages.DATA | pages.ROUTES).items()}
     routes: list[BaseRoute] = [Mount("/static", StaticFiles(directory=_HERE / "static"), name="static")]
+    routes += [Route("/comments", _writing(explorer, environment), methods=["POST"])]
     routes += [Route(f"{path}.json", _as_json(explorer, handler)) for path, handler in twins.items()]
     routes += [Route(path, _as_page(explorer, handler, environment)) for path, handler in pages.ROUTES.items()]
     app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard, host=options.host, token=options.token)])
@@ -82,6 +87,7 @@ def _environment(explorer: Explorer) -> jinja2.Environment:
         "name": lambda path: Path(path).name,
     }
     environment.globals |= {"lake": explorer.name, "version": __version__, "filter_fields": FIELDS, "navigation": pages.NAVIGATION}
+    environment.globals |= {"secret": explorer.secret, "marks": MARKS, "most_characters": MAX_CHARACTERS}
     return environment
 
 
@@ -91,8 +97,14 @@ Endpoint = Callable[[Request], Response]
 
 def _answered(explorer: Explorer, handler: Handler, request: Request) -> View:
     """What a handler returns; an error becomes a page about it."""
+    return _guarded(lambda: handler(explorer, request), request)
+
+
+def _guarded(make: Callable[[], View], request: Request) -> View:
     try:
-        return handler(explorer, request)
+        return make()
+    except ForeignForm as error:
+        return _failed(403, "Not written", error)
     except InputMissing as error:
         return _failed(404, "Not found", error)
     except (UsageError, QueryError) as error:
@@ -120,6 +132,27 @@ def _as_page(explorer: Explorer, handler: Handler, environment: jinja2.Environme
     def endpoint(request: Request) -> Response:
         view = _answered(explorer, handler, request)
         return HTMLResponse(_rendered(environment, request, view), view.status)
+
+    return endpoint
+
+
+def _writing(explorer: Explorer, environment: jinja2.Environment) -> Callable[[Request], Awaitable[Response]]:
+    """Answer a form: a browser goes to the page of the message or session, a script gets the note as JSON."""
+
+    async def endpoint(request: Request) -> Response:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_FORM_BYTES:
+                return Response(f"a form has at most {MAX_FORM_BYTES} bytes", 413, media_type="text/plain")
+        form = dict(urllib.parse.parse_qsl(bytes(body).decode(errors="replace"), keep_blank_values=True))
+        view = await run_in_threadpool(_guarded, lambda: View("", write_comment(explorer, form)), request)
+        if "application/json" in request.headers.get("accept", ""):
+            data = view.data if view.template else view.data[1]
+            return Response(msgspec.json.encode(data), view.status, media_type="application/json")
+        if view.template:
+            return HTMLResponse(_rendered(environment, request, view), view.status)
+        return RedirectResponse(view.data[0], 303)
 
     return endpoint
 

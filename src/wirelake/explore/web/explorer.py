@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -12,8 +13,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from starlette.requests import Request
 
 from wirelake.errors import UsageError
+from wirelake.explore.comments import About, Comments
 from wirelake.explore.filters import Filter, parse
 from wirelake.explore.model.database import Database
+from wirelake.explore.model.messages import Line
+from wirelake.explore.model.sessions import Session
 
 __all__ = ["CACHED", "Explorer", "View", "choice", "number", "wanted"]
 
@@ -40,6 +44,9 @@ class Explorer:
         self.path = lake
         self.name = "/".join(Path(lake).resolve().parts[-2:]).lstrip("/") if "://" not in str(lake) else str(lake)
         self.database = database
+        self.comments = Comments(lake)
+        self.secret = secrets.token_urlsafe(16)
+        """Forms of our pages have it; another site cannot read it. New for every server."""
         self._lock = threading.Lock()
         self._cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()
 
@@ -57,6 +64,13 @@ class Explorer:
             while len(self._cache) > CACHED:
                 self._cache.popitem(last=False)
         return made
+
+    def annotate(self, about: About, rows: Iterable[Line | Session]) -> None:
+        """Set the marks of rows, and how many comments they have."""
+        notes = self.comments.read().of(about)
+        for row in rows if notes else ():
+            note = notes.get(row.id)
+            row.mark, row.comments = (None, 0) if note is None else (note.mark, len(note.comments))
 
 
 def wanted(request: Request) -> Filter:

@@ -12,11 +12,13 @@ from wirelake.errors import QueryError
 from wirelake.explore.bytes.dissect import layers
 from wirelake.explore.bytes.layout import Layer
 from wirelake.explore.bytes.read import Place, SourceGone, read
+from wirelake.explore.comments import About
 from wirelake.explore.filters import Filter
 from wirelake.explore.model import exchanges, findings, messages, overview, sessions, timeline
 from wirelake.explore.model.rows import plain
 from wirelake.explore.query import stream
 from wirelake.explore.web import drawings
+from wirelake.explore.web.comment_pages import list_comments
 from wirelake.explore.web.explorer import Explorer, View, choice, number, wanted
 
 __all__ = ["DATA", "NAVIGATION", "ROUTES"]
@@ -47,6 +49,7 @@ NAVIGATION: Final = (
     ("/quarantine", "Quarantine"),
     ("/runs", "Runs"),
     ("/sql", "SQL"),
+    ("/comments", "Comments"),
 )
 """Path and title of the pages that every page links to."""
 
@@ -76,6 +79,7 @@ def show_messages(explorer: Explorer, request: Request) -> View:
     limit = number(request, "limit", messages.PAGE_ROWS, most=MAX_PAGE, least=1)
     with explorer.database.connection() as connection:
         page = messages.search(connection, chosen, after=place, limit=limit, newest_first=is_newest)
+    explorer.annotate(About.MESSAGE, page.rows)
     return View("messages.html", page, {"tokens": _tokens(chosen)})
 
 
@@ -150,6 +154,7 @@ def show_message(explorer: Explorer, request: Request) -> View:
         "layers": [Bytes.of(layer) for layer in shown],
         "gone": gone,
         "is_contiguous": frame is not None and frame.is_contiguous,
+        "note": explorer.comments.note(About.MESSAGE, line.id),
     }
     return View("message.html", data)
 
@@ -161,6 +166,7 @@ def list_sessions(explorer: Explorer, request: Request) -> View:
     limit = number(request, "limit", sessions.SESSION_ROWS, most=MAX_PAGE, least=1)
     with explorer.database.connection() as connection:
         rows = sessions.search(connection, protocol=request.query_params.get("protocol"), order=order, limit=limit + 1, offset=offset)
+    explorer.annotate(About.SESSION, rows)
     more = {"orders": tuple(sessions.ORDERS), "order": order, "offset": offset, "limit": limit, "has_more": len(rows) > limit}
     return View("sessions.html", {"rows": rows[:limit]}, more)
 
@@ -170,14 +176,17 @@ def show_session(explorer: Explorer, request: Request) -> View:
     view = choice(request, "view", ("ladder", "transcript"))
     with explorer.database.connection() as connection:
         session = sessions.find(connection, request.path_params["id"])
+        data = {"session": session, "note": explorer.comments.note(About.SESSION, session.id)}
+        explorer.annotate(About.SESSION, [session])
         if view == "ladder":
-            return View("session.html", {"session": session}, {"view": view})
+            return View("session.html", data, {"view": view})
         side = choice(request, "side", ("both", "client", "server"))
         first = number(request, "first", 0, most=MAX_OFFSET)
         found = sessions.ladder(connection, session.id, first=first, limit=TRANSCRIPT_ROWS)
+    explorer.annotate(About.MESSAGE, found.rows)
     rows = [row for row in found.rows if side == "both" or row.to_server == (side == "client")]
     more = {"view": view, "side": side, "first": first, "step": TRANSCRIPT_ROWS, "total": found.total}
-    return View("transcript.html", {"session": session, "rows": rows, "incidents": found.incidents}, more)
+    return View("transcript.html", data | {"rows": rows, "incidents": found.incidents}, more)
 
 
 def show_ladder(explorer: Explorer, request: Request) -> View:
@@ -185,7 +194,9 @@ def show_ladder(explorer: Explorer, request: Request) -> View:
     first = number(request, "first", 0, most=MAX_OFFSET)
     limit = number(request, "limit", sessions.LADDER_ROWS, most=sessions.LADDER_ROWS, least=1)
     with explorer.database.connection() as connection:
-        return View("", sessions.ladder(connection, request.path_params["id"], first=first, limit=limit))
+        found = sessions.ladder(connection, request.path_params["id"], first=first, limit=limit)
+    explorer.annotate(About.MESSAGE, found.rows)
+    return View("", found)
 
 
 def list_exchanges(explorer: Explorer, request: Request) -> View:
@@ -330,5 +341,6 @@ ROUTES: Final = {
     "/runs": list_runs,
     "/topology": show_topology,
     "/sql": show_sql,
+    "/comments": list_comments,
 }
 """Path -> handler. Each has a `.json` twin."""

@@ -133,6 +133,8 @@ export function marks(cell, row) {
   if (row.answer && row.answer !== "answered" && row.answer !== "confirmed") badges.push(make("span", `badge t-${row.answer}`, row.answer, { "data-field": "status", "data-value": row.answer }));
   if (row.status !== "ok" && !badges.length) badges.push(make("span", `badge t-${row.status}`, row.status, { "data-field": "status", "data-value": row.status }));
   if ((row.attempts ?? 1) > 1) badges.push(make("span", "badge t-late", `sent ${row.attempts} times`));
+  if (row.mark) badges.unshift(make("span", `badge mark m-${row.mark}`, row.mark));
+  if (row.comments) badges.unshift(make("span", "badge mark", row.comments === 1 ? "1 comment" : `${row.comments} comments`));
   if (row.latency_us !== null && row.latency_us !== undefined) badges.push(make("small", "", duration(row.latency_us)));
   cell.replaceChildren(...badges);
 }
