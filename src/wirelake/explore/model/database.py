@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Final, Self
 
+from wirelake.explore.model.windows import spans_sql
 from wirelake.explore.query import QueryLimits, opened, time_limit
 from wirelake.lake.store import snapshot
 
@@ -59,6 +60,8 @@ class _Opened:
         self.connection = self._stack.enter_context(opened(seen.lake, seen, limits=limits))
         self.connection.execute(_ADDRESS)
         self.connection.execute(_ENDS)
+        sql, files = spans_sql(seen.files("messages"))
+        self.connection.execute(sql, [files] if files else None)
 
     def close_if_idle(self) -> None:
         """Close it if it was replaced and nobody reads it."""
@@ -90,12 +93,18 @@ class Database:
     @contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a connection to the newest snapshot. Questions in the block end after `limits.seconds` with QueryError."""
+        with self.reading() as (connection, _):
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, int]]:
+        """Give such a connection, and the number of its snapshot."""
         with self._lock:
             current = self._renew()
             current.readers += 1
         try:
             with current.connection.cursor() as cursor, time_limit(cursor, self.limits.seconds):
-                yield cursor
+                yield cursor, current.seen.number
         finally:
             with self._lock:
                 current.readers -= 1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from wirelake.explore.model.findings import threats
 from wirelake.explore.model.rows import Missing, column_names, plain, read
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def sums(connection: duckdb.DuckDBPyConnection) -> Sums:
         protocols={row[0]: row[1] for row in protocols},
         exchanges=_counts(connection, "SELECT status, count(*) FROM exchanges GROUP BY status ORDER BY 2 DESC"),
         violations=_counts(connection, "SELECT severity, count(*) FROM violations GROUP BY severity ORDER BY 2 DESC"),
-        threats=_counts(connection, "SELECT threat, count(*) FROM security WHERE threat IS NOT NULL GROUP BY threat ORDER BY 2 DESC"),
+        threats=threats(connection),
         quarantined=int(lost[0]),
         quarantined_bytes=int(lost[1]),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,6 +29,7 @@ from wirelake.explore.filters import FIELDS
 from wirelake.explore.model.database import DEFAULT_LIMITS, Database
 from wirelake.explore.query import QueryLimits
 from wirelake.explore.web import pages
+from wirelake.explore.web.answers import Visit
 from wirelake.explore.web.comment_pages import MAX_FORM_BYTES, ForeignForm, write_comment
 from wirelake.explore.web.explorer import Explorer, View
 from wirelake.explore.web.guard import Guard
@@ -47,17 +50,25 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
     limits: QueryLimits = DEFAULT_LIMITS
 
 
-def create(lake: str | PathLike[str], options: WebOptions | None = None) -> Starlette:
-    """Make the application for a lake."""
+def create(lake: str | PathLike[str], options: WebOptions | None = None, ready: Callable[[], object] = lambda: None) -> Starlette:
+    """Make the application for a lake; `ready` is called when the lake is open."""
     options = options or WebOptions()
     database = Database(lake, options.limits)
+    explorer = Explorer(lake, database)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        visit = Visit()
+        early = threading.Thread(target=visit.run, args=(lambda: pages.prepare(explorer),), daemon=True)
         with database:
-            yield
+            early.start()
+            ready()
+            try:
+                yield
+            finally:
+                visit.leave()
+                early.join()
 
-    explorer = Explorer(lake, database)
     environment = _environment(explorer)
     twins = {("/index" if path == "/" else path): handler for path, handler in (pages.DATA | pages.ROUTES).items()}
     routes: list[BaseRoute] = [Mount("/static", StaticFiles(directory=_HERE / "static"), name="static")]
@@ -92,7 +103,7 @@ def _environment(explorer: Explorer) -> jinja2.Environment:
 
 
 Handler = Callable[[Explorer, Request], View]
-Endpoint = Callable[[Request], Response]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def _answered(explorer: Explorer, handler: Handler, request: Request) -> View:
@@ -120,23 +131,46 @@ def _failed(status: int, title: str, error: Exception) -> View:
     return View("error.html", {"error": str(error), "title": title}, status=status)
 
 
+async def _visited(make: Callable[[], Response], request: Request) -> Response:
+    """Answer in a thread; if the reader leaves before, end the questions that are asked."""
+    visit = Visit()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        visit.leave()
+
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watch())
+        try:
+            return await run_in_threadpool(visit.run, make)
+        finally:
+            watching.cancel()
+
+
 def _as_json(explorer: Explorer, handler: Handler) -> Endpoint:
-    def endpoint(request: Request) -> Response:
+    def answer(request: Request) -> Response:
         view = _answered(explorer, handler, request)
         return Response(msgspec.json.encode(view.data), view.status, media_type="application/json")
+
+    async def endpoint(request: Request) -> Response:
+        return await _visited(lambda: answer(request), request)
 
     return endpoint
 
 
 def _as_page(explorer: Explorer, handler: Handler, environment: jinja2.Environment) -> Endpoint:
-    def endpoint(request: Request) -> Response:
+    def answer(request: Request) -> Response:
         view = _answered(explorer, handler, request)
         return HTMLResponse(_rendered(environment, request, view), view.status)
+
+    async def endpoint(request: Request) -> Response:
+        return await _visited(lambda: answer(request), request)
 
     return endpoint
 
 
-def _writing(explorer: Explorer, environment: jinja2.Environment) -> Callable[[Request], Awaitable[Response]]:
+def _writing(explorer: Explorer, environment: jinja2.Environment) -> Endpoint:
     """Answer a form: a browser goes to the page of the message or session, a script gets the note as JSON."""
 
     async def endpoint(request: Request) -> Response:

@@ -40,7 +40,7 @@ def list_comments(explorer: Explorer, request: Request) -> View:
     del request
     notes = explorer.comments.read()
     remarks: list[Remark] = []
-    with explorer.database.connection() as connection:
+    with explorer.answers.connection() as connection:
         lines = {line.id: line for line in messages.by_ids(connection, list(notes.message))}
         found = {session.id: session for session in sessions.by_ids(connection, list(notes.session))}
     for target, note in notes.message.items():
@@ -63,9 +63,10 @@ def write_comment(explorer: Explorer, form: Mapping[str, str]) -> tuple[str, Not
     if not hmac.compare_digest(form.get("secret", "").encode(), explorer.secret.encode()):
         raise ForeignForm("this form is not of this server, or the server was started again: load the page anew")
     about, target, action = form.get("about", ""), form.get("id", ""), form.get("action", "")
-    if about not in About:
-        raise UsageError(f"about={about[:40]!r}: choose one of {', '.join(About)}")
-    kind = About(about)
+    kinds = {kind.value: kind for kind in About}
+    if about not in kinds:
+        raise UsageError(f"about={about[:40]!r}: choose one of {', '.join(kinds)}")
+    kind = kinds[about]
     _check(explorer, kind, target, action)
     actions = {
         "mark": lambda: explorer.comments.mark(kind, target, form.get("mark") or None),
@@ -82,7 +83,7 @@ def _check(explorer: Explorer, about: About, target: str, action: str) -> None:
     """Raise Missing for what the lake does not have, unless there is a note about it to remove."""
     if action == "delete" or explorer.comments.note(about, target) is not NO_NOTE:
         return
-    with explorer.database.connection() as connection:
+    with explorer.answers.connection() as connection:
         found: list[Any] = (messages if about is About.MESSAGE else sessions).by_ids(connection, [target])
     if not found:
         raise InputMissing(f"the lake has no {about} {target[:80]}")

@@ -40,33 +40,55 @@ class MessageList extends HTMLElement {
 
   async search() {
     this.#after = null;
-    this.#isDone = this.#isLoading = false;
+    this.#isDone = false;
+    this.#isLoading = true; // an empty list asks for nothing by itself
+    this.state.textContent = "";
     this.list.set([]);
+    this.#isLoading = false;
     this.count();
     await this.more();
   }
 
   async count() {
     this.total.textContent = "";
+    this.total.title = "counting…";
+    this.known = null;
     try {
-      const found = await this.#counter.get("/messages/count.json", { q: filter.current() });
-      this.total.textContent = `of ${count(found.count)}`;
+      this.known = await this.#counter.get("/messages/count.json", { q: filter.current() });
+      this.total.textContent = `of ${count(this.known.count)}`;
+      this.total.title = "";
     } catch (error) {
       if (!isStopped(error)) this.total.textContent = "";
     }
   }
 
+  // Shows what newer commits brought. With the oldest first, new messages come below, and the reader's place stays.
+  async refresh() {
+    if (this.order === "newest" || !this.list.rows.length) {
+      await this.search();
+      return;
+    }
+    const before = this.list.rows.length, last = this.list.rows[before - 1];
+    this.count();
+    if (!this.#isDone || this.#isLoading) return;
+    this.#after = `${last.ts ?? ""}.${last.id}`;
+    this.#isDone = false;
+    await this.more();
+    if (this.list.rows.length > before) this.list.select(before);
+  }
+
   async more() {
     if (this.#isLoading || this.#isDone) return;
     this.#isLoading = true;
-    this.state.textContent = this.list.rows.length ? `${count(this.list.rows.length)} messages, searching…` : "searching…";
+    if (!this.state.textContent.includes("still")) this.state.textContent = this.list.rows.length ? `${count(this.list.rows.length)} messages, searching…` : "searching…";
     try {
       const page = await this.#loader.get("/messages.json", { q: filter.current(), order: this.order, after: this.#after });
+      const rows = this.list.rows.concat(page.rows);
       this.#after = page.after;
       this.#isDone = page.after === null;
       this.#isLoading = false;
-      this.list.set(this.list.rows.concat(page.rows), { keep: true });
-      this.state.textContent = this.list.rows.length ? `${count(this.list.rows.length)} messages${this.#isDone ? "" : " so far"}` : "No message passes this filter.";
+      this.state.textContent = rows.length ? `${count(rows.length)} messages${page.is_searching ? ", still searching…" : this.#isDone ? "" : " so far"}` : page.is_searching ? "still searching…" : "No message passes this filter.";
+      this.list.set(rows, { keep: true }); // asks for more, if the reader sees the end
     } catch (error) {
       if (isStopped(error)) return;
       this.#isLoading = false;
