@@ -113,7 +113,7 @@ def test_lists_go_on_where_they_ended(client: httpx.Client) -> None:
         seen += [row["id"] for row in page["rows"]]
         after = page["after"]
     assert seen == whole
-    assert client.get("/messages/count.json").json() == {"count": len(whole)}
+    assert client.get("/messages/count.json").json()["count"] == len(whole)
     assert sum(map(sum, client.get("/histogram.json").json()["series"].values())) == len(whole)
 
 

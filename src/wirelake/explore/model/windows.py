@@ -103,7 +103,8 @@ def _cuts(spans: list[Span], after: int | None, *, newest_first: bool) -> list[i
     cuts: list[int] = []
     rows, most = 0, FIRST_ROWS
     for span, border in zip(left, borders, strict=True):
-        is_behind = after is None or (border < after if newest_first else border > after)
+        # A window has more than the time `after` itself: so a search that is cut off after each window comes to an end.
+        is_behind = after is None or (border < after - 1 if newest_first else border > after + 1)
         if rows >= most and is_behind and (not cuts or border != cuts[-1]):
             cuts.append(border)
             rows, most = 0, 2 * most

@@ -5,6 +5,7 @@ A reader who leaves a page, or types another filter, ends the questions that nob
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ __all__ = ["KEPT", "Answers", "Visit"]
 T = TypeVar("T")
 KEPT: Final = 64
 """Answers that are kept."""
+_INTERRUPT_SECONDS: Final = 0.02
 
 
 class Visit:
@@ -83,8 +85,18 @@ class _Work:
         """A reader left: without readers the question ends."""
         with self.lock:
             self.readers -= 1
-            if not self.readers and self.connection is not None and not self.is_done.is_set():
-                self.connection.interrupt()
+            is_left = not self.readers
+        if is_left and not self.is_done.is_set():
+            threading.Thread(target=self._end, daemon=True).start()
+
+    def _end(self) -> None:
+        """Interrupt the question until it is over: an interrupt between two queries has no effect."""
+        import duckdb  # noqa: PLC0415 - as everywhere
+
+        while not self.is_done.wait(_INTERRUPT_SECONDS):
+            if self.connection is not None:
+                with contextlib.suppress(duckdb.Error):  # it was closed meanwhile
+                    self.connection.interrupt()
 
 
 class Answers:

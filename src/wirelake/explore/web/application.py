@@ -62,6 +62,8 @@ def create(lake: str | PathLike[str], options: WebOptions | None = None, ready: 
         early = threading.Thread(target=visit.run, args=(lambda: pages.prepare(explorer),), daemon=True)
         with database:
             early.start()
+            for name in environment.list_templates():
+                environment.get_template(name)
             ready()
             try:
                 yield

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
-from wirelake.errors import UsageError
-from wirelake.explore.comments import About, Comments
+from wirelake.errors import LakeError, UsageError
+from wirelake.explore.comments import NO_NOTE, About, Comments
 from wirelake.explore.filters import Filter, parse
 from wirelake.explore.model.database import Database
 from wirelake.explore.model.messages import Line
@@ -52,9 +52,19 @@ class Explorer:
         """Return an answer that depends only on the snapshot and a key; make it if it is not known."""
         return self.answers.get(key, make)[1]
 
+    def note(self, about: About, target: str) -> dict[str, Any]:
+        """Return the note about a message or a session, or why it cannot be read."""
+        try:
+            return {"note": self.comments.note(about, target), "note_problem": None}
+        except LakeError as error:
+            return {"note": NO_NOTE, "note_problem": str(error)}
+
     def annotate(self, about: About, rows: Iterable[Line | Session]) -> None:
         """Set the marks of rows, and how many comments they have."""
-        notes = self.comments.read().of(about)
+        try:
+            notes = self.comments.read().of(about)
+        except LakeError:
+            return  # pages with a field for comments say what is wrong
         for row in rows:
             note = notes.get(row.id)
             row.mark, row.comments = (None, 0) if note is None else (note.mark, len(note.comments))

@@ -168,14 +168,17 @@ def show_message(explorer: Explorer, request: Request) -> View:
     is_encrypted = bool(found.own.get("encryption"))
     shown = layers(None if frame is None else frame.data, [] if frame is None else frame.fields, found.body, encrypted=is_encrypted)
     own = {name: value for name, value in found.own.items() if value is not None and value != []}
-    data = msgspec.structs.asdict(found) | {
-        "body": None if found.body is None else found.body[:SHOWN_BYTES].hex(),
-        "own": own,
-        "layers": [Bytes.of(layer) for layer in shown],
-        "gone": gone,
-        "is_contiguous": frame is not None and frame.is_contiguous,
-        "note": explorer.comments.note(About.MESSAGE, line.id),
-    }
+    data = (
+        msgspec.structs.asdict(found)
+        | {
+            "body": None if found.body is None else found.body[:SHOWN_BYTES].hex(),
+            "own": own,
+            "layers": [Bytes.of(layer) for layer in shown],
+            "gone": gone,
+            "is_contiguous": frame is not None and frame.is_contiguous,
+        }
+        | explorer.note(About.MESSAGE, line.id)
+    )
     return View("message.html", data)
 
 
@@ -196,7 +199,7 @@ def show_session(explorer: Explorer, request: Request) -> View:
     view = choice(request, "view", ("ladder", "transcript"))
     with explorer.answers.connection() as connection:
         session = sessions.find(connection, request.path_params["id"])
-        data = {"session": session, "note": explorer.comments.note(About.SESSION, session.id)}
+        data = {"session": session} | explorer.note(About.SESSION, session.id)
         explorer.annotate(About.SESSION, [session])
         if view == "ladder":
             return View("session.html", data, {"view": view})
@@ -216,6 +219,7 @@ def show_ladder(explorer: Explorer, request: Request) -> View:
     with explorer.answers.connection() as connection:
         found = sessions.ladder(connection, request.path_params["id"], first=first, limit=limit)
     explorer.annotate(About.MESSAGE, found.rows)
+    explorer.annotate(About.SESSION, [found.session])
     return View("", found)
 
 

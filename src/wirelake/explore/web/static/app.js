@@ -7,7 +7,7 @@ import "./ladder.js";
 import "./bytes.js";
 import { Loader } from "./fetch.js";
 
-const POLL = 5_000; // milliseconds between two looks for a new commit
+const POLL = 2_000; // milliseconds between two looks for a new commit
 const THEMES = ["", "light", "dark"];
 const PAGES = { g: "/messages", s: "/sessions", v: "/violations", o: "/", e: "/exchanges" };
 

@@ -72,7 +72,7 @@ class SessionLadder extends HTMLElement {
 
   fill(line, row) {
     line.className = `line l-line ${row.type ?? "message"}`;
-    const time = make("span"), canvas = make("div", "draw"), body = make("span", "x");
+    const cell = { role: "gridcell" }, time = make("span", "", null, cell), canvas = make("div", "draw", null, cell), body = make("span", "x", null, cell);
     for (const place of this.places) {
       const rail = make("i", "rail");
       rail.style.left = `${place}%`;

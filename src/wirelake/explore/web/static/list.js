@@ -101,10 +101,10 @@ class MessageList extends HTMLElement {
   fill(line, row) {
     if (!line.firstChild) {
       line.classList.add("m-line");
-      for (const cell of CELLS) line.append(make(cell === "time" ? "a" : "span", CLASSES[cell]));
-      line.firstChild.tabIndex = -1;
+      for (const cell of CELLS) line.append(make("span", CLASSES[cell], null, { role: "gridcell" }));
+      line.firstChild.append(make("a", "", null, { tabindex: "-1" }));
     }
-    const [time, protocol, from, arrow, to, kind, name, subject, octets, mark, body] = line.children;
+    const [{ firstChild: time }, protocol, from, arrow, to, kind, name, subject, octets, mark, body] = line.children;
     time.textContent = clock(row.ts);
     time.title = row.ts === null ? "" : day(row.ts);
     time.href = `/messages/${row.id}`;
@@ -155,8 +155,10 @@ export function marks(cell, row) {
   if (row.answer && row.answer !== "answered" && row.answer !== "confirmed") badges.push(make("span", `badge t-${row.answer}`, row.answer, { "data-field": "status", "data-value": row.answer }));
   if (row.status !== "ok" && !badges.length) badges.push(make("span", `badge t-${row.status}`, row.status, { "data-field": "status", "data-value": row.status }));
   if ((row.attempts ?? 1) > 1) badges.push(make("span", "badge t-late", `sent ${row.attempts} times`));
-  if (row.mark) badges.unshift(make("span", `badge mark m-${row.mark}`, row.mark));
-  if (row.comments) badges.unshift(make("span", "badge mark", row.comments === 1 ? "1 comment" : `${row.comments} comments`));
+  if (row.mark || row.comments) {
+    const comments = row.comments ? `${row.comments} comment${row.comments === 1 ? "" : "s"}` : "";
+    badges.unshift(make("span", `badge mark m-${row.mark ?? "none"}`, row.mark && comments ? `${row.mark} +${row.comments}` : row.mark ?? comments, { title: comments }));
+  }
   if (row.latency_us !== null && row.latency_us !== undefined) badges.push(make("small", "", duration(row.latency_us)));
   cell.replaceChildren(...badges);
 }
