@@ -37,6 +37,8 @@ COMMANDS: Final = (
     "explore",
     "session",
     "bytes",
+    "export",
+    "diff",
     "report",
     "check",
     "keys",

@@ -20,7 +20,7 @@ from wirelake.capture.packets.tcp_flows import UNRECOGNISED, by_port, is_client,
 from wirelake.capture.record.exported_pdu import RECEIVED, Tags, info_words, parse, recorded_session_id
 from wirelake.protocols.kernel import active, array, kernel, u16, u32
 
-__all__ = ["MAX_MEANINGS", "Meaning", "RecordingReader", "intern"]
+__all__ = ["MAX_MEANINGS", "Meaning", "RecordingReader", "intern", "tags_size"]
 
 MAX_PORT: Final = 0xFFFF
 """The highest port; a tag has four bytes for one."""
@@ -37,7 +37,7 @@ NO_TAGS: Final = -1
 
 
 @kernel
-def _tags_size(data: Any, start: int, stop: int) -> int:
+def tags_size(data: Any, start: int, stop: int) -> int:
     """Bytes of tags at data[start:stop], end tag included; -1 when they do not end."""
     at = start
     while stop - at >= 4:
@@ -73,7 +73,7 @@ def intern(data: Any, records: Any, table: Any, numbers: Any, places: Any) -> in
     mask = len(table) - 1
     for index in range(len(records)):
         start = int(records[index, DATA])
-        size = _tags_size(data, start, start + int(records[index, SIZE]))
+        size = tags_size(data, start, start + int(records[index, SIZE]))
         if size < 0:
             numbers[index] = NO_TAGS
             continue

@@ -55,6 +55,7 @@ __all__ = [
     "PACKET_OVERHEAD",
     "STATE_SIZE",
     "build_interface",
+    "build_packet",
     "build_section",
     "find",
     "packet_head",
@@ -365,3 +366,11 @@ def packet_head(ts: int, size: int) -> bytes:
 def packet_tail(size: int) -> bytes:
     """Build its tail: padding, and the block's length again."""
     return _PACKET_TAIL[-size & 3].pack(PACKET_OVERHEAD + size + (-size & 3))
+
+
+def build_packet(ts: int, data: bytes, *, interface: int = 0, wire_size: int | None = None) -> bytes:
+    """Build a whole enhanced packet block; `wire_size` is the size before the snap length cut it."""
+    size = len(data)
+    length = PACKET_OVERHEAD + size + (-size & 3)
+    head = _PACKET_HEAD.pack(PACKET, length, interface, ts >> 32, ts & 0xFFFFFFFF, size, max(size, wire_size or 0))
+    return head + data + packet_tail(size)

@@ -15,7 +15,19 @@ from wirelake.explore.model.rows import Missing, identifier, read
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["LADDER_ROWS", "ORDERS", "SESSION_ROWS", "Incident", "Ladder", "Session", "by_ids", "find", "ladder", "search"]
+__all__ = [
+    "LADDER_ROWS",
+    "ORDERS",
+    "SESSION_ROWS",
+    "Incident",
+    "Ladder",
+    "Session",
+    "by_ids",
+    "find",
+    "incidents",
+    "ladder",
+    "search",
+]
 
 LADDER_ROWS: Final = 10_000
 """Messages of one window of a ladder."""
@@ -155,7 +167,7 @@ def ladder(connection: duckdb.DuckDBPyConnection, session_id: str, *, first: int
     times = [row.ts for row in rows if row.ts is not None]
     begin = min(times) if times and first else None
     end = max(times) if times and total is not None and first + len(rows) < int(total[0]) else None
-    return Ladder(session, _lanes(session, rows), rows, _incidents(connection, wanted, begin, end), first, int(total[0]) if total else 0)
+    return Ladder(session, _lanes(session, rows), rows, incidents(connection, wanted, begin, end), first, int(total[0]) if total else 0)
 
 
 def _lanes(session: Session, rows: list[Line]) -> list[str]:
@@ -169,8 +181,8 @@ def _lanes(session: Session, rows: list[Line]) -> list[str]:
     return [session.client, *sorted(counts, key=lambda name: (-counts[name], name))[:LANES]]
 
 
-def _incidents(connection: duckdb.DuckDBPyConnection, session_id: bytes, begin: int | None, end: int | None) -> list[Incident]:
-    """Events of connections, unreadable bytes and rules broken by no message, in a time range.
+def incidents(connection: duckdb.DuckDBPyConnection, session_id: bytes, begin: int | None, end: int | None) -> list[Incident]:
+    """Return events of connections, unreadable bytes and rules broken by no message, in a time range.
 
     A rule that unreadable bytes break is told with them, not twice.
     """
