@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,7 +23,22 @@ from wirelake.errors import LakeError, UsageError
 from wirelake.lake.store import journal
 from wirelake.lake.store.folder import lake_folder
 
-__all__ = ["MARKS", "MAX_CHARACTERS", "MAX_COMMENTS", "NO_NOTE", "About", "Comment", "Comments", "Note", "Notes", "prune"]
+if TYPE_CHECKING:
+    from wirelake.explore.export import incident
+
+__all__ = [
+    "MARKS",
+    "MAX_CHARACTERS",
+    "MAX_COMMENTS",
+    "NO_NOTE",
+    "About",
+    "Comment",
+    "Comments",
+    "Note",
+    "Notes",
+    "incident_comments",
+    "prune",
+]
 
 FILE: Final = "comments.json"
 """The file, in the folder of the lake's own records."""
@@ -211,3 +226,15 @@ def prune(lake: str | PathLike[str]) -> int:
             there |= {(about, row[0]) for row in connection.execute(sql, [list(notes.of(about))]).fetchall()}
     asked = {(about, target) for about in About for target in notes.of(about)}
     return comments.keep(lambda about, target: (about, target) in there or (about, target) not in asked)
+
+
+def incident_comments(notes: Notes) -> tuple[incident.Comment, ...]:
+    """Return marks and comments as an exported incident has them."""
+    from wirelake.explore.export import incident  # noqa: PLC0415 - brings DuckDB
+
+    found: list[incident.Comment] = []
+    for target, note in (*notes.message.items(), *notes.session.items()):
+        if note.mark is not None:
+            found.append(incident.Comment(target, note.mark))
+        found += [incident.Comment(target, comment.text, ts=comment.ts) for comment in note.comments]
+    return tuple(found)

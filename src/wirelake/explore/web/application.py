@@ -15,10 +15,11 @@ from typing import Any, Final
 import jinja2
 import msgspec
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -32,6 +33,7 @@ from wirelake.explore.web import pages
 from wirelake.explore.web.answers import Visit
 from wirelake.explore.web.comment_pages import MAX_FORM_BYTES, ForeignForm, write_comment
 from wirelake.explore.web.explorer import Explorer, View
+from wirelake.explore.web.export_pages import FileView, write_export
 from wirelake.explore.web.guard import Guard
 from wirelake.version import __version__
 
@@ -74,6 +76,7 @@ def create(lake: str | PathLike[str], options: WebOptions | None = None, ready: 
     environment = _environment(explorer)
     twins = {("/index" if path == "/" else path): handler for path, handler in (pages.DATA | pages.ROUTES).items()}
     routes: list[BaseRoute] = [Mount("/static", StaticFiles(directory=_HERE / "static"), name="static")]
+    routes += [Route("/export", _exporting(explorer, environment))]
     routes += [Route("/comments", _writing(explorer, environment), methods=["POST"])]
     routes += [Route(f"{path}.json", _as_json(explorer, handler)) for path, handler in twins.items()]
     routes += [Route(path, _as_page(explorer, handler, environment)) for path, handler in pages.ROUTES.items()]
@@ -189,6 +192,28 @@ def _writing(explorer: Explorer, environment: jinja2.Environment) -> Endpoint:
         if view.template:
             return HTMLResponse(_rendered(environment, request, view), view.status)
         return RedirectResponse(view.data[0], 303)
+
+    return endpoint
+
+
+def _exporting(explorer: Explorer, environment: jinja2.Environment) -> Endpoint:
+    """Send a selection as a file, or a page that says why not."""
+
+    def answer(request: Request) -> Response:
+        files: list[FileView] = []
+
+        def make() -> View:
+            files.append(write_export(explorer, request))
+            return View("", None)
+
+        view = _guarded(make, request)
+        if not files:
+            return HTMLResponse(_rendered(environment, request, view), view.status)
+        (file,) = files
+        return FileResponse(file.path, filename=file.name, media_type=file.media_type, background=BackgroundTask(file.path.unlink))
+
+    async def endpoint(request: Request) -> Response:
+        return await run_in_threadpool(answer, request)
 
     return endpoint
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["COOKIE", "HEADERS", "WRITABLE", "Guard", "is_loopback"]
+__all__ = ["COOKIE", "COSTLY", "HEADERS", "WRITABLE", "Guard", "is_loopback"]
 
 COOKIE: Final = "wirelake-token"
 """Cookie with the token, set when a page is opened with `?token=`."""
@@ -36,6 +36,8 @@ HEADERS: Final = {
 """Headers of every response."""
 WRITABLE: Final = frozenset({"/comments"})
 """Paths that take POST."""
+COSTLY: Final = frozenset({"/export"})
+"""Paths that no link of another site may lead to."""
 _METHODS: Final = ("GET", "HEAD")
 _LOCAL_NAMES: Final = ("localhost",)
 
@@ -83,7 +85,7 @@ class Guard:
             return PlainTextResponse("This server only reads: use GET.", 405, {"allow": ", ".join(_METHODS)})
         if not self._is_own_name(headers.get("host", "")):
             return PlainTextResponse(f"This server answers requests for its own name only: {self._host}.", 421)
-        if _is_foreign(headers) or (is_writing and not _is_own_page(request)):
+        if _is_foreign(headers, allows_visit=request.url.path not in COSTLY) or (is_writing and not _is_own_page(request)):
             return PlainTextResponse("This server answers no requests that another site makes.", 403)
         return None if self._token is None else self._without_token(request, self._token)
 
@@ -107,14 +109,14 @@ class Guard:
         return PlainTextResponse("Open this page with ?token=… from the server's token file.", 401, {"www-authenticate": "Bearer"})
 
 
-def _is_foreign(headers: Headers) -> bool:
-    """Whether another site makes the request. To follow a link from one is allowed: that site does not see the answer."""
+def _is_foreign(headers: Headers, *, allows_visit: bool) -> bool:
+    """Whether another site makes the request. To follow a link from one may be allowed: that site does not see the answer."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
         return True
     site = headers.get("sec-fetch-site", "none")
     is_visit = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    return site not in ("none", "same-origin") and not is_visit
+    return site not in ("none", "same-origin") and not (is_visit and allows_visit)
 
 
 def _is_own_page(request: Request) -> bool:

@@ -20,7 +20,9 @@ from wirelake.explore.model.rows import plain
 from wirelake.explore.query import stream
 from wirelake.explore.web import drawings
 from wirelake.explore.web.comment_pages import list_comments
+from wirelake.explore.web.diff_pages import show_diff
 from wirelake.explore.web.explorer import Explorer, View, choice, number, wanted
+from wirelake.explore.web.export_pages import list_exports, menu
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,6 +57,7 @@ NAVIGATION: Final = (
     ("/quarantine", "Quarantine"),
     ("/runs", "Runs"),
     ("/sql", "SQL"),
+    ("/diff", "Diff"),
     ("/comments", "Comments"),
 )
 """Path and title of the pages that every page links to."""
@@ -101,7 +104,7 @@ def show_messages(explorer: Explorer, request: Request) -> View:
         ),
     )
     explorer.annotate(About.MESSAGE, page.rows)
-    return View("messages.html", page, {"tokens": _tokens(chosen)})
+    return View("messages.html", page, {"tokens": _tokens(chosen), "exports": menu(explorer, chosen)})
 
 
 def count_messages(explorer: Explorer, request: Request) -> View:
@@ -201,14 +204,15 @@ def show_session(explorer: Explorer, request: Request) -> View:
         session = sessions.find(connection, request.path_params["id"])
         data = {"session": session} | explorer.note(About.SESSION, session.id)
         explorer.annotate(About.SESSION, [session])
+        exports = menu(explorer, f"session:{session.id}")
         if view == "ladder":
-            return View("session.html", data, {"view": view})
+            return View("session.html", data, {"view": view, "exports": exports})
         side = choice(request, "side", ("both", "client", "server"))
         first = number(request, "first", 0, most=MAX_OFFSET)
         found = sessions.ladder(connection, session.id, first=first, limit=TRANSCRIPT_ROWS)
     explorer.annotate(About.MESSAGE, found.rows)
     rows = [row for row in found.rows if side == "both" or row.to_server == (side == "client")]
-    more = {"view": view, "side": side, "first": first, "step": TRANSCRIPT_ROWS, "total": found.total}
+    more = {"view": view, "exports": exports, "side": side, "first": first, "step": TRANSCRIPT_ROWS, "total": found.total}
     return View("transcript.html", data | {"rows": rows, "incidents": found.incidents}, more)
 
 
@@ -233,7 +237,18 @@ def list_exchanges(explorer: Explorer, request: Request) -> View:
         rows = exchanges.search(connection, chosen, status=status, order=order, limit=limit + 1, offset=offset)
     counts = explorer.cached("exchanges", make=exchanges.counts)
     more = {"order": order, "orders": tuple(exchanges.ORDERS), "offset": offset, "limit": limit, "has_more": len(rows) > limit}
-    return View("exchanges.html", {"rows": rows[:limit], "counts": counts}, more | {"status": status, "tokens": _tokens(chosen)})
+    return View(
+        "exchanges.html",
+        {"rows": rows[:limit], "counts": counts},
+        more | {"status": status, "tokens": _tokens(chosen), "exports": menu(explorer, _answered(chosen, status))},
+    )
+
+
+def _answered(chosen: Filter, status: str | None) -> str:
+    """The filter of the messages of exchanges with a status."""
+    return " ".join(
+        filter(None, (str(chosen), f"status:{status}" if status in ("late", "unasked", "unanswered", "answered", "confirmed") else ""))
+    )
 
 
 def list_violations(explorer: Explorer, request: Request) -> View:
@@ -346,6 +361,7 @@ DATA: Final = {
     "/messages/count": count_messages,
     "/histogram": show_histogram,
     "/sessions/{id}/ladder": show_ladder,
+    "/exports": list_exports,
     "/state": show_state,
 }
 """Path -> handler of what elements of pages ask for: only as JSON, at the path with `.json`."""
@@ -365,6 +381,7 @@ ROUTES: Final = {
     "/runs": list_runs,
     "/topology": show_topology,
     "/sql": show_sql,
+    "/diff": show_diff,
     "/comments": list_comments,
 }
 """Path -> handler. Each has a `.json` twin."""

@@ -5,6 +5,7 @@ import "./histogram.js";
 import "./list.js";
 import "./ladder.js";
 import "./bytes.js";
+import { compare } from "./actions.js";
 import { Loader } from "./fetch.js";
 
 const POLL = 2_000; // milliseconds between two looks for a new commit
@@ -74,6 +75,8 @@ document.addEventListener("keydown", (event) => {
     Enter: () => isRow && open(),
     n: () => element()?.step(1, true),
     p: () => element()?.step(-1, true),
+    c: compare,
+    m: () => element()?.mark(),
     t: turn,
     "?": () => dialog.showModal(),
     "/": () => (document.querySelector("session-ladder input") ?? document.getElementById("q") ?? document.getElementById("sql"))?.focus(),

@@ -1,5 +1,6 @@
 // <session-ladder>: a session as a sequence diagram. Only the rows in view are drawn.
 
+import { toggle } from "./actions.js";
 import { Loader, isStopped } from "./fetch.js";
 import { clock, count, duration, make, size } from "./format.js";
 import { marks } from "./list.js";
@@ -138,6 +139,13 @@ class SessionLadder extends HTMLElement {
     this.found.textContent = this.needle ? `${count(this.hits.length)} found` : "";
     if (this.hits.length) this.list.select(this.hits[0], { centre: true });
     else this.list.draw();
+  }
+
+  async mark() {
+    const row = this.list.rows[this.list.current];
+    if (!row?.id) return;
+    await toggle(row);
+    this.list.draw();
   }
 
   step(by, inMatches = false) {

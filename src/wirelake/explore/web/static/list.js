@@ -1,10 +1,13 @@
 // <message-list>: messages by filter, more of them while the reader scrolls.
 
+import { toggle } from "./actions.js";
 import * as filter from "./filter.js";
 import { Loader, isStopped } from "./fetch.js";
 import { clock, count, day, duration, make, size } from "./format.js";
 import { VirtualRows } from "./rows.js";
 
+const MANY = 400; // rows after which more are asked for at a time
+const MORE = 500;
 const CELLS = ["time", "protocol", "from", "arrow", "to", "kind", "name", "subject", "size", "mark", "body"];
 const CLASSES = { time: "", protocol: "v", from: "v wide", arrow: "wide", to: "v wide", kind: "v", name: "v", subject: "v wide", size: "n wide", mark: "", body: "x" };
 
@@ -31,7 +34,9 @@ class MessageList extends HTMLElement {
     bar.append(this.state, this.total, make("span", "grow"), make("small", "", "Click a value to filter by it; with Alt, to exclude it"), order);
     this.list = new VirtualRows("Messages", (line, row) => this.fill(line, row));
     this.list.onend = () => this.more();
-    this.replaceChildren(bar, this.list.view);
+    this.detail = make("div", "detail", null, { role: "group", "aria-label": "Values of the current message" });
+    this.list.onselect = (row) => this.describe(row);
+    this.replaceChildren(bar, this.list.view, this.detail);
     this.list.view.addEventListener("click", (event) => this.pick(event));
     this.list.view.addEventListener("dblclick", (event) => this.open(this.list.at(event)));
     document.addEventListener("filterchange", () => this.search());
@@ -44,6 +49,7 @@ class MessageList extends HTMLElement {
     this.#isLoading = true; // an empty list asks for nothing by itself
     this.state.textContent = "";
     this.list.set([]);
+    this.detail.replaceChildren();
     this.#isLoading = false;
     this.count();
     await this.more();
@@ -82,7 +88,7 @@ class MessageList extends HTMLElement {
     this.#isLoading = true;
     if (!this.state.textContent.includes("still")) this.state.textContent = this.list.rows.length ? `${count(this.list.rows.length)} messages, searching…` : "searching…";
     try {
-      const page = await this.#loader.get("/messages.json", { q: filter.current(), order: this.order, after: this.#after });
+      const page = await this.#loader.get("/messages.json", { q: filter.current(), order: this.order, after: this.#after, limit: this.list.rows.length >= MANY ? MORE : null });
       const rows = this.list.rows.concat(page.rows);
       this.#after = page.after;
       this.#isDone = page.after === null;
@@ -128,6 +134,29 @@ class MessageList extends HTMLElement {
     this.list.select(index);
     const cell = event.target.closest("[data-field]");
     if (cell?.dataset.value) filter.add(filter.term(cell.dataset.field, cell.dataset.value, event.altKey));
+  }
+
+  // The values of the current message, each with a button to include and one to exclude it: for keys, and for fingers.
+  describe(row) {
+    const values = [["protocol", row.protocol], ["from", row.sender], ["to", row.receiver], ["kind", row.kind], ["name", row.name], ["subject", row.subject], ["session", row.session], ["id", row.correlation], ["status", row.answer ?? row.status], ["rule", row.rules?.[0]?.split(" ").pop()]];
+    const chips = values.filter(([, text]) => text).map(([field, text]) => {
+      const chip = make("span", "chip"), shown = `${field}:${field === "session" ? text.slice(0, 8) : text}`;
+      for (const [sign, exclude, what] of [["+", false, "Show only"], ["−", true, "Hide"]]) {
+        const button = make("button", "small", sign, { type: "button", "aria-label": `${what} ${shown}` });
+        button.addEventListener("click", () => filter.add(filter.term(field, text, exclude)));
+        chip.append(button);
+      }
+      chip.append(make("span", "", shown));
+      return chip;
+    });
+    this.detail.replaceChildren(make("a", "", "open", { href: `/messages/${row.id}` }), ...(row.session ? [make("a", "", "session", { href: `/sessions/${row.session}#${row.id}` })] : []), ...chips);
+  }
+
+  async mark() {
+    const row = this.list.rows[this.list.current];
+    if (!row) return;
+    await toggle(row);
+    this.list.draw();
   }
 
   step(by) {
