@@ -42,7 +42,7 @@ function chosen(button) {
 
 for (const button of document.querySelectorAll(".compare")) {
   const first = sessionStorage.getItem("compare"), own = button.dataset.operand;
-  if (first && first !== own && first.split(":")[0] === own.split(":")[0]) button.textContent = `compare with ${first.slice(0, first.indexOf(":") + 9)}`;
+  if (first && first !== own && first.split(":")[0] === own.split(":")[0]) button.textContent = `Compare with ${first.slice(0, first.indexOf(":") + 9)}`;
   button.addEventListener("click", () => chosen(button));
 }
 
