@@ -14,6 +14,7 @@ __all__ = [
     "EXPLORE",
     "LAKE",
     "LIBRARIES",
+    "MCP",
     "SCHEMES",
     "TABLES",
     "is_installed",
@@ -46,6 +47,8 @@ LIBRARIES: Final = {
     "starlette": ("starlette", "explore"),
     "uvicorn": ("uvicorn", "explore"),
     "jinja2": ("jinja2", "explore"),
+    "mcp": ("mcp", "mcp"),
+    "pydantic": ("pydantic", "mcp"),
     "grpc": ("grpcio", "connect"),
     "grpc_status": ("grpcio-status", "connect"),
     "google.rpc": ("googleapis-common-protos", "connect"),
@@ -59,6 +62,8 @@ TABLES: Final = ("numpy", "pyarrow", "deltalake", "duckdb")
 """Modules for reading the tables of a lake: no Spark."""
 EXPLORE: Final = (*TABLES, "starlette", "uvicorn", "jinja2")
 """Modules for serving pages about a lake: no Spark."""
+MCP: Final = (*TABLES, "mcp", "pydantic")
+"""Modules for answering questions of agents: no Spark."""
 CAPTURES: Final = ("numpy", "numba", "pyarrow", "fsspec")
 """Modules for reading captures without a lake: no Spark."""
 SCHEMES: Final = {"ws": "websockets", "wss": "websockets", "quic": "aioquic", "xmpp": "slixmpp"}

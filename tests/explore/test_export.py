@@ -66,7 +66,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def emp_with_two_hellos(path: Path) -> Path:
-    """EMP-25: a second hello breaks a rule."""
+    """A second hello breaks a rule."""
     with Recorder(path, protocol="emp", clock=clock(1_700_000_500)) as recorder:
         talk = recorder.connection(role="client", local=("127.0.0.1", 40_001), remote=("127.0.0.1", 5040))
         for said in (HELLO, HELLO):

@@ -146,8 +146,9 @@ def _print(suite: Suite, form: Shape) -> int:
             say(f"{part.name}: {part.text}")
         return part.count
     for case in suite.failed:
+        rule = f"{case.text}: " if case.clause else ""  # a property is named by its case
         for place in case.places:
-            print(visible(f"{suite.name}: {case.title}: {case.text}: {place}"))
+            print(visible(f"{suite.name}: {case.title}: {rule}{place}"))
         if (left := case.count - len(case.places)) > 0:
             print(visible(f"{suite.name}: {case.title}: … {left:,} more"))
     if not suite.failed:

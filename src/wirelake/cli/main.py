@@ -41,6 +41,7 @@ COMMANDS: Final = (
     "diff",
     "report",
     "check",
+    "mcp",
     "keys",
     "serve",
     "listen",

@@ -44,7 +44,7 @@ def _add(suite_node: ET.Element, suite: Suite, case: Case) -> None:
     if case.skipped is not None:
         ET.SubElement(node, "skipped", {"message": visible(case.skipped)})
     if case.count:
-        message = f"{case.title}: {case.text} ({many(case.count, 'time')})"
+        message = f"{case.title}, broken {many(case.count, 'time')}: {case.text}"
         failure = ET.SubElement(node, "failure", {"message": visible(message), "type": visible(case.name)})
         left = case.count - len(case.places)
         failure.text = "\n".join([*map(visible, case.places), *([f"and {left:,} more"] if left > 0 and case.places else [])])

@@ -257,10 +257,10 @@ def _latencies(first: _Open, second: _Open, options: DiffOptions) -> list[Latenc
     chosen = [*whole, *single[:MOST_GROUPS]]
     confidence = 1 - (1 - options.confidence) / max(1, len(chosen))
     found = []
-    for group in chosen:
-        moved = shift(_sample(first, *group), _sample(second, *group), confidence)
+    for protocol, kind, subject in chosen:
+        moved = shift(_sample(first, protocol, kind, subject), _sample(second, protocol, kind, subject), confidence)
         is_large = abs(moved.shift) > options.tolerance / 100 * abs(moved.median_a)
-        found.append(Latency(*group, moved, moved.is_certain and is_large))
+        found.append(Latency(protocol, kind, subject, moved, moved.is_certain and is_large))
     return sorted(found, key=lambda one: (one.protocol, one.kind, one.subject is not None))
 
 

@@ -25,7 +25,7 @@ from wirelake.explore.markup import Markup, anchor, element, join, link, trusted
 from wirelake.explore.model import messages, sessions
 from wirelake.explore.model.conditions import Condition, all_of
 from wirelake.explore.model.messages import Line
-from wirelake.explore.model.rows import excerpt, plain
+from wirelake.explore.model.rows import Missing, excerpt, plain
 from wirelake.explore.model.sessions import Incident, Session
 from wirelake.rulebook.book import book, explain_command
 
@@ -231,7 +231,7 @@ def _session(
 def _known(connection: duckdb.DuckDBPyConnection, session_id: str | None) -> Session | None:
     try:
         return None if session_id is None else sessions.find(connection, session_id)
-    except sessions.Missing:  # gold tables are older than the messages
+    except Missing:  # gold tables are older than the messages
         return None
 
 

@@ -111,7 +111,8 @@ def _pages(connection: duckdb.DuckDBPyConnection, where: Condition, *, rows: int
     passing = f"SELECT m.message_id FROM messages m WHERE {where.sql}"
     chosen = f"(e.request_message_id IN ({passing}) OR e.response_message_id IN ({passing}))"
     values = [*where.values, *where.values]
-    key, after = ", ".join(_KEY), ()
+    key = ", ".join(_KEY)
+    after: tuple[object, ...] = ()
     while True:
         behind = f" AND ({key}) > (?, ?, ?, ?)" if after else ""
         sql = _SQL.format(where=chosen + behind, key=key, limit=rows)

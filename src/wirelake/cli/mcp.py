@@ -1,0 +1,49 @@
+"""`wirelake mcp`: questions about a lake, for agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from wirelake.cli.exit_codes import ExitCode
+from wirelake.extras import MCP, need
+
+__all__ = ["mcp"]
+
+
+@click.command()
+@click.argument("lake", type=click.Path(path_type=Path))
+@click.option(
+    "--seconds", "seconds", type=click.FloatRange(0), default=20.0, show_default=True, help="End a question after this time; 0: never."
+)
+@click.option(
+    "--memory",
+    "megabytes",
+    type=click.IntRange(0),
+    default=512,
+    show_default=True,
+    help="Megabytes of memory for questions; 0: as much as there is.",
+)
+def mcp(lake: Path, seconds: float, megabytes: int) -> int:
+    """Answer questions of an agent about a lake: a Model Context Protocol server on standard input and output.
+
+    \b
+    LAKE  The lake's folder.
+
+    \b
+    search      messages by a filter
+    session     one conversation in order
+    message     one message with every field
+    bytes       the bytes of a message, and the field of each
+    violations  broken rules with their text and places
+    sql         SQL over the lake's tables, and nothing else
+
+    All of them only read, and answers are bounded. The program that runs the agent starts this command; it ends with its input.
+    """
+    need(*MCP)
+    from wirelake.explore.mcp.server import serve  # noqa: PLC0415 - needs the mcp extra
+    from wirelake.explore.query import QueryLimits  # noqa: PLC0415
+
+    serve(lake, QueryLimits(seconds=seconds, megabytes=megabytes))
+    return ExitCode.OK

@@ -1,0 +1,1 @@
+"""Model Context Protocol: questions about a lake, for agents."""

@@ -1,0 +1,200 @@
+"""`wirelake mcp`: a real server process, asked by the SDK's own client over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from tests.explore.lakes import lake_of
+from tests.explore.test_bytes import emp_recording, relink_recording
+from tests.explore.test_export import emp_with_two_hellos
+
+from wirelake.cli.exit_codes import ExitCode
+from wirelake.explore.mcp.server import TOOLS
+from wirelake.explore.query import query
+from wirelake.protocols.kernel import use_plain
+
+T = TypeVar("T")
+PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def talks(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("mcp")
+    use_plain()
+    captures = [
+        emp_recording(folder / "emp.pcapng"),
+        relink_recording(folder / "relink.pcapng"),
+        emp_with_two_hellos(folder / "hellos.pcapng"),
+    ]
+    yield lake_of(fill, folder / "lake", captures)
+    use_plain(False)
+
+
+def asking(lake: Path, ask: Callable[[Client], Awaitable[T]], *flags: str) -> T:
+    """Start a server, and ask it."""
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONWARNINGS": ""}
+    server = StdioServerParameters(command=sys.executable, args=["-m", "wirelake", "mcp", str(lake), *flags], env=environment)
+
+    async def run() -> T:
+        async with asyncio.timeout(PATIENCE), Client(server) as client:
+            return await ask(client)
+
+    return asyncio.run(run())
+
+
+def answers(lake: Path, *questions: tuple[str, dict[str, Any]], flags: tuple[str, ...] = ()) -> list[Any]:
+    """The answers of one server to these questions; an error is its text."""
+
+    async def ask(client: Client) -> list[Any]:
+        found = [await client.call_tool(name, arguments) for name, arguments in questions]
+        return [one.content[0].text if one.is_error else one.structured_content for one in found]
+
+    return asking(lake, ask, *flags)
+
+
+def test_the_tools_are_named_described_and_read_only(talks: Path) -> None:
+    async def ask(client: Client) -> Any:
+        return (await client.list_tools()).tools
+
+    tools = asking(talks, ask)
+    assert [tool.name for tool in tools] == list(TOOLS)
+    for tool in tools:
+        assert tool.description
+        assert tool.annotations.read_only_hint is True
+        assert all(argument.get("description") for argument in tool.input_schema.get("properties", {}).values()), tool.name
+    assert "protocol:relink" in json.dumps(tools[0].input_schema)
+
+
+def test_an_agent_finds_its_way_from_a_search_to_bytes(talks: Path) -> None:
+    async def ask(client: Client) -> None:
+        found = (await client.call_tool("search", {"filter": "kind:request protocol:emp", "limit": 2})).structured_content
+        expected = query(talks, "SELECT message_id FROM messages WHERE kind = 'request' AND protocol = 'emp' ORDER BY ts, message_id")
+        ids = expected.column(0).to_pylist()
+        assert (found["total"], [row["id"] for row in found["rows"]]) == (len(ids), ids[:2])
+        more = (
+            await client.call_tool("search", {"filter": "kind:request protocol:emp", "limit": 2, "after": found["after"]})
+        ).structured_content
+        assert [row["id"] for row in more["rows"]] == ids[2:4]
+        line = found["rows"][0]
+        session = (await client.call_tool("session", {"session_id": line["session"][:12], "limit": 3})).structured_content
+        assert session["session"]["id"] == line["session"]
+        assert len(session["messages"]) == 3 < session["total"]
+        message = (await client.call_tool("message", {"message_id": line["id"]})).structured_content
+        assert message["own"]["request_id"] == 1
+        assert message["body"] == "?"
+        raw = (await client.call_tool("bytes", {"message_id": line["id"], "layer": "frame"})).structured_content
+        (layer,) = raw["layers"]
+        assert sum(field["stop"] - field["start"] for field in layer["fields"]) == layer["size"] == len(bytes.fromhex(layer["hex"]))
+
+    asking(talks, ask)
+
+
+def test_broken_rules_come_with_their_text_and_places(talks: Path) -> None:
+    rules, places, others = answers(
+        talks, ("violations", {}), ("violations", {"rule": "HELLO_REPEATED"}), ("violations", {"protocol": "yamp"})
+    )
+    (rule,) = [one for one in rules["rules"] if one["rule"] == "HELLO_REPEATED"]
+    assert rule["why"]
+    assert rule["count"] == len(places["violations"]) == 1
+    assert places["violations"][0]["session"]
+    assert others["total"] == 0
+
+
+def test_sql_has_the_limits_of_query(talks: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    rows, cut, file, write, two, slow, large = answers(
+        talks,
+        ("sql", {"statement": "SELECT protocol, count(*) AS n FROM messages GROUP BY protocol ORDER BY protocol"}),
+        ("sql", {"statement": "SELECT repeat('x', 5000) FROM messages", "limit": 1}),
+        ("sql", {"statement": f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')"}),
+        ("sql", {"statement": f"COPY messages TO '{tmp_path / 'out.csv'}'"}),
+        ("sql", {"statement": "SELECT 1; SELECT 2"}),
+        ("sql", {"statement": "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"}),
+        ("sql", {"statement": "SELECT list(a.range) FROM range(100000000) a"}),
+        flags=("--seconds", "5", "--memory", "64"),
+    )
+    assert rows["columns"] == ["protocol", "n"]
+    assert [row[0] for row in rows["rows"]] == ["emp", "relink"]
+    assert (cut["is_cut"], len(cut["rows"]), len(cut["rows"][0][0])) == (True, 1, 2000)
+    assert "secret" in file
+    assert "only read" in write
+    assert not (tmp_path / "out.csv").exists()
+    assert "one statement" in two
+    assert "longer than 5 s" in slow
+    assert "memory" in large
+
+
+@pytest.mark.parametrize(
+    ("question", "arguments", "text"),
+    [
+        ("search", {"filter": "kind:nothing"}, "never 'nothing'"),
+        ("search", {"limit": 100_000}, "500"),
+        ("session", {"session_id": "ffff"}, "no session"),
+        ("message", {"message_id": "zz"}, "hex digits"),
+        ("bytes", {"message_id": "00"}, "no message"),
+        ("sql", {}, "statement"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_says_why(
+    shared: Callable[..., Any], question: str, arguments: dict[str, Any], text: str
+) -> None:
+    assert text in shared(question, arguments)
+
+
+@pytest.fixture(scope="module")
+def shared(talks: Path) -> Callable[[str, dict[str, Any]], Any]:
+    """One server for several questions: the answers are kept, and the server ends at once."""
+    asked = [
+        ("search", {"filter": "kind:nothing"}),
+        ("search", {"limit": 100_000}),
+        ("session", {"session_id": "ffff"}),
+        ("message", {"message_id": "zz"}),
+        ("bytes", {"message_id": "00"}),
+        ("sql", {}),
+    ]
+    found = dict(zip([json.dumps(one) for one in asked], answers(talks, *asked), strict=True))
+    return lambda question, arguments: found[json.dumps((question, arguments))]
+
+
+def test_a_source_that_is_gone_is_said(fill: Callable[..., Path], tmp_path: Path) -> None:
+    path = emp_recording(tmp_path / "emp.pcapng")
+    lake = lake_of(fill, tmp_path / "lake", [path])
+    path.unlink()
+    message = query(lake, "SELECT message_id FROM messages WHERE kind = 'request'").column(0)[0].as_py()
+    (raw,) = answers(lake, ("bytes", {"message_id": message}))
+    assert "cannot be read" in raw["note"]
+
+
+def test_the_server_ends_with_its_input_and_says_nothing_else(talks: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "wirelake", "mcp", str(talks)],
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=os.environ | {"PYTHONWARNINGS": ""},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.OK, "", "")
+
+
+def test_a_folder_that_is_no_lake_is_an_error(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "wirelake", "mcp", str(tmp_path)],
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=os.environ | {"PYTHONWARNINGS": ""},
+    )
+    assert done.returncode == ExitCode.NO_INPUT
+    assert "is not a lake" in done.stderr
