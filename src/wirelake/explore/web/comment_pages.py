@@ -61,7 +61,7 @@ def write_comment(explorer: Explorer, form: Mapping[str, str]) -> tuple[str, Not
     Raises UsageError for a form that cannot be understood, InputMissing if the lake has no such message or session.
     """
     if not hmac.compare_digest(form.get("secret", "").encode(), explorer.secret.encode()):
-        raise ForeignForm("this form is not of this server, or the server was started again: load the page anew")
+        raise ForeignForm("this form is not of this server, or the server was started again: load the page again")
     about, target, action = form.get("about", ""), form.get("id", ""), form.get("action", "")
     kinds = {kind.value: kind for kind in About}
     if about not in kinds:
