@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.explore.test_bytes import emp_in_segments, emp_recording, relink_reco
 from tests.explore.test_read import HELLO, answered, asked, clock
 
 from wirelake.capture.record.recorder import Recorder
+from wirelake.explore.comments import About, Comments
 from wirelake.explore.web import pages as web_pages
 from wirelake.lake.store import delta, snapshot
 from wirelake.lake.store.parquet import Sheet
@@ -29,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed: make tools, or apt-get install -y chromium"),
 ]
 playwright = pytest.importorskip("playwright.sync_api")
+axe_playwright_python = pytest.importorskip("axe_playwright_python")
 
 LONG = 10_000
 """Messages of the long session."""
@@ -164,6 +167,10 @@ def test_a_click_on_a_value_filters_and_with_alt_excludes(watched: Watched, addr
     until(page, "document.querySelectorAll('#tokens li').length === 1")
     page.reload()
     assert page.locator("#q").input_value() == "-protocol:relink"
+    page.wait_for_selector(".line")
+    page.keyboard.press("j")
+    page.get_by_role("button", name="Hide kind:").press("Enter")  # the same without a mouse
+    until(page, "decodeURIComponent(location.search).includes('-kind:')")
 
 
 def test_a_wrong_filter_says_what_to_write(watched: Watched, address: str) -> None:
@@ -207,6 +214,9 @@ def test_keys_alone_lead_from_the_overview_to_a_byte(watched: Watched, address: 
     page.wait_for_selector(".line")
     page.keyboard.press("j")
     page.keyboard.press("j")
+    for text in ("important", ""):  # marked, and not any more
+        page.keyboard.press("m")
+        until(page, "([text]) => (document.querySelector('.line.current .mark')?.textContent ?? '') === text", arg=[text])
     wanted = page.locator(".line.current a").get_attribute("href")
     page.keyboard.press("Enter")
     page.wait_for_url(f"**{wanted}")
@@ -276,8 +286,8 @@ def test_a_ladder_of_ten_thousand_messages_draws_only_what_is_in_view(watched: W
 def test_a_list_loads_more_while_it_is_scrolled(watched: Watched, long_session: str) -> None:
     page = watched.page
     page.goto(f"{long_session}/messages")
-    until(page, "document.querySelector('message-list .bar-line').innerText.includes('200 messages so far')")
-    for loaded in (400, 600, 800):
+    until(page, "document.querySelector('message-list .bar-line').innerText.includes('100 messages so far')")
+    for loaded in (200, 300, 400):
         page.eval_on_selector(".view", "(view) => { view.scrollTop = view.scrollHeight; }")
         until(page, f"document.querySelector('message-list .bar-line').innerText.includes('{loaded} messages')")
     assert page.locator(".line").count() < 150
@@ -287,7 +297,7 @@ def test_a_list_loads_more_while_it_is_scrolled(watched: Watched, long_session: 
 def test_every_page_fits_and_every_control_has_a_name(watched: Watched, address: str) -> None:
     page = watched.page
     nameless = (
-        "[...document.querySelectorAll('a, button, input, textarea, select, svg[role=img], [role=listbox], [role=tab]')].filter((one) =>"
+        "[...document.querySelectorAll('a, button, input, textarea, select, svg[role=img], [role=grid], [role=tab]')].filter((one) =>"
         " one.checkVisibility() && !(one.textContent.trim() || one.ariaLabel || one.labels?.length || one.title)).map((one) =>"
         " one.outerHTML)"
     )
@@ -297,6 +307,78 @@ def test_every_page_fits_and_every_control_has_a_name(watched: Watched, address:
         assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth + 1"), where
         assert page.evaluate(nameless) == [], where
         assert page.locator("h1").count() == 1, where
+
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+
+
+@pytest.mark.parametrize("watched", ["wide", "dark", "phone"], indirect=True)
+def test_axe_finds_nothing_serious(watched: Watched, address: str, request: pytest.FixtureRequest) -> None:
+    """Every page once, and those with elements of their own also in dark and on a phone."""
+    page = watched.page
+    rows = page.request.get(f"{address}/messages.json").json()["rows"]
+    session, message, other = rows[0]["session"], rows[0]["id"], rows[8]["id"]
+    own = ["/messages", f"/messages/{other}", f"/sessions/{session}", f"/sessions/{session}?view=transcript"]
+    more = [f"/diff?a=message:{message}&b=message:{other}", f"/diff?a=session:{session}&b=protocol:emp", "/sql?sql=SELECT+1+AS+a"]
+    every = [*all_pages(page, address), *(f"{address}{path}" for path in (*own[3:], *more))]
+    is_wide = request.node.callspec.params["watched"] == "wide"
+    for where in every if is_wide else [f"{address}{path}" for path in own]:
+        page.goto(where)
+        page.wait_for_load_state("networkidle")
+        page.evaluate(AXE.read_text())
+        found = page.evaluate("axe.run()")["violations"]
+        grave = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+        assert grave == [], where
+
+
+def test_a_comment_is_seen_in_the_list_and_in_the_ladder(watched: Watched, address: str) -> None:
+    page = watched.page
+    found = page.request.get(f"{address}/messages.json?q=protocol:relink").json()["rows"][1]
+    page.goto(f"{address}/messages/{found['id']}")
+    page.locator(".note summary").click()
+    page.locator(".note textarea").fill("look <here>")
+    page.get_by_role("button", name="Comment", exact=True).click()
+    until(page, "document.querySelector('.said')?.textContent === 'look <here>'")
+    page.get_by_role("button", name="cause").click()
+    until(page, "document.querySelector('.note [aria-pressed=true]')?.textContent === 'cause'")
+    page.goto(f"{address}/messages?q=protocol:relink")
+    until(page, "document.querySelector('.line .mark')?.textContent === 'cause +1'")
+    page.goto(f"{address}/sessions/{found['session']}#{found['id']}")
+    until(page, "document.querySelector('.line.current .mark')?.textContent === 'cause +1'")
+    page.goto(f"{address}/comments")
+    page.get_by_role("button", name="Delete the comment: look <here>").click()
+    until(page, "document.querySelector('.said') === null")
+
+
+def test_the_selection_is_exported_as_it_is_shown(watched: Watched, address: str) -> None:
+    page = watched.page
+    page.goto(f"{address}/messages")
+    page.wait_for_selector(".line")
+    page.locator("#q").fill("protocol:emp kind:request")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('export-menu code').textContent.includes('protocol:emp kind:request')")
+    page.locator("export-menu summary").click()
+    with page.expect_download() as waiting:
+        page.locator("export-menu a", has_text="JSON lines").click()
+    names = [json.loads(line)["message_id"] for line in Path(waiting.value.path()).read_text().splitlines()]
+    shown = page.request.get(f"{address}/messages.json?q=protocol:emp+kind:request").json()["rows"]
+    assert names == [row["id"] for row in shown]
+    assert waiting.value.suggested_filename == "export.jsonl"
+
+
+def test_two_messages_are_compared_with_keys(watched: Watched, address: str) -> None:
+    page = watched.page
+    first, second = page.request.get(f"{address}/messages.json?q=protocol:emp+kind:request").json()["rows"][:2]
+    page.goto(f"{address}/messages/{first['id']}")
+    page.wait_for_selector(".hex i[data-at]")
+    page.keyboard.press("c")
+    page.wait_for_url("**/diff?a=*")
+    page.goto(f"{address}/messages/{second['id']}")
+    page.wait_for_selector(".hex i[data-at]")
+    page.keyboard.press("c")
+    page.wait_for_url("**/diff?a=*&b=*")
+    assert page.locator("#a").input_value() == f"message:{first['id']}"
+    assert page.locator("#b").input_value() == f"message:{second['id']}"
 
 
 def luminance(colour: str) -> float:
@@ -414,7 +496,11 @@ def hostile(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory)
             for number, text in enumerate(texts)
         ],
     }
-    with served(fill(tmp_path_factory.mktemp("hostile") / "<img src=x onerror=window.pwned=1>", filled)) as own:
+    lake = fill(tmp_path_factory.mktemp("hostile") / "<img src=x onerror=window.pwned=1>", filled)
+    for number, text in enumerate(texts):
+        Comments(lake).add(About.MESSAGE, number.to_bytes(16).hex(), text)
+        Comments(lake).add(About.SESSION, (b"S" * 16).hex(), text)
+    with served(lake) as own:
         yield own
 
 
@@ -431,7 +517,8 @@ def check_harmless(page: Any) -> None:
 
 def test_no_text_of_the_traffic_runs_as_script(watched: Watched, hostile: str) -> None:
     page = watched.page
-    for where in all_pages(page, hostile):
+    pairs = [f"/diff?a=message:{(2 * number).to_bytes(16).hex()}&b=message:{(2 * number + 1).to_bytes(16).hex()}" for number in range(6)]
+    for where in (*all_pages(page, hostile), *(f"{hostile}{path}" for path in (*pairs, "/diff?a=until:2025-03-01T12:00:00.2Z&b="))):
         page.goto(where)
         page.wait_for_load_state("networkidle")
         check_harmless(page)
@@ -467,6 +554,7 @@ def test_no_text_of_an_address_runs_as_script(watched: Watched, address: str, te
         ("rule", "/violations"),
         ("threat", "/security"),
         ("status", "/exchanges"),
+        ("a", "/diff"),
     ):
         page.goto(f"{address}/?")
         page.evaluate(
@@ -526,7 +614,7 @@ def test_two_browsers_while_a_job_commits(browser: Any, fill: Callable[..., Path
                 break
         job.join()
         assert seen == 15
-        both[0].page.wait_for_selector("#news:not([hidden])")
+        until(both[0].page, "document.getElementById('news').textContent === '14 new'")
         assert lines(both[0].page).count() == 1  # nothing moved
         both[0].page.locator("#news").click()
         until(both[0].page, "document.querySelectorAll('.line:not([hidden])').length === 15")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.explore.rows import at, exchange, message, session, violation
 
@@ -15,8 +17,12 @@ from wirelake.explore.model import exchanges, findings, messages, overview, sess
 from wirelake.explore.model.conditions import condition
 from wirelake.explore.model.database import Database
 from wirelake.explore.model.rows import Missing, excerpt
+from wirelake.explore.model.windows import EARLIEST, LATEST, bounds, has_untimed, windows
 from wirelake.explore.query import QueryLimits
 from wirelake.explore.reading.records import Answer, Broken, Ends, Message, Request, address
+from wirelake.lake.store import delta, snapshot
+from wirelake.lake.store.parquet import Sheet
+from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols.analyzer import NO_TIME
 
 SESSIONS = (b"S" * 16, b"T" * 16)
@@ -74,15 +80,14 @@ VIOLATIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def talk(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def talk_rows() -> dict[str, list[dict[str, Any]]]:
     connections = [
         {"connection_id": one, "what": what, "by": by, "ts": at(when), "transport": "tcp", "source": "/data/a.pcapng", "offset": when}
         | {"client_address": host, "client_port": port, "server_address": server, "server_port": server_port or None, "protocol": "emp"}
         for one, (host, port, server, server_port) in PEERS.items()
         for what, by, when in (("seen", "client", 0), ("opened", "client", 0), ("reset", "server", 40))
     ]
-    rows = {
+    return {
         "messages": MESSAGES,
         "exchanges": EXCHANGES,
         "violations": VIOLATIONS,
@@ -106,7 +111,11 @@ def talk(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) ->
             for category in ("message", "container")
         ],
     }
-    return fill(tmp_path_factory.mktemp("model") / "talk", rows)
+
+
+@pytest.fixture(scope="module")
+def talk(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("model") / "talk", talk_rows())
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +273,58 @@ def test_pages_have_every_message_once(connection: Any, limit: int, newest_first
     assert seen == ([*timed[::-1], COUNT + 1, COUNT] if newest_first else [*timed, COUNT, COUNT + 1])
 
 
+@pytest.fixture(scope="module")
+def pieces(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The same lake in many small files, in no order of time."""
+    lake = fill(tmp_path_factory.mktemp("pieces") / "lake", talk_rows() | {"messages": []})
+    table = TABLES["messages"]
+    for number, part in enumerate((MESSAGES[place::7] for place in (3, 0, 6, 1, 5, 2, 4)), 2):
+        for piece, some in enumerate((part[:3], part[3:])):
+            sheet = Sheet(lake, table, number, name=f"part-{number:08d}-{piece:032x}.parquet")
+            sheet.add(pa.RecordBatch.from_pylist(some, schema=table.schema))
+            delta.append(lake, table, [file for file in [sheet.close()] if file], 2 * number + piece)
+    with Database(lake, QueryLimits()) as database, database.connection() as opened:
+        yield opened
+
+
+STEPPED = ["", "status:unanswered", "status:*a*", "latency:>600us", "rule:HELLO_REPEATED", "since:110s", "-since:110s", "-orders"]
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+@pytest.mark.parametrize("text", STEPPED)
+def test_a_search_in_small_steps_finds_the_same_in_the_same_order(
+    connection: Any, pieces: Any, monkeypatch: pytest.MonkeyPatch, text: str, newest_first: bool
+) -> None:
+    """Each step looks at one small time range, and is cut off after it."""
+    monkeypatch.setattr("wirelake.explore.model.windows.FIRST_ROWS", 4)
+    wanted = parse(text, now=NOW)
+    whole = [line.id for line in messages.search(connection, wanted, limit=1000, newest_first=newest_first).rows]
+    seen, after, steps = [], None, 0
+    while True:
+        place = None if after is None else messages.Place.parse(after)
+        page = messages.search(pieces, wanted, after=place, limit=5, newest_first=newest_first, seconds=0)
+        seen += [line.id for line in page.rows]
+        after, steps = page.after, steps + 1
+        if after is None:
+            break
+    assert seen == whole
+    assert steps > 1
+    assert messages.search(pieces, wanted, limit=1000, newest_first=newest_first).after is None
+
+
+def test_windows_cover_every_time_once(pieces: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wirelake.explore.model.windows.FIRST_ROWS", 1)
+    forward = list(windows(pieces))
+    assert len(forward) > 3
+    assert (forward[0].first, forward[-1].last) == (EARLIEST, LATEST)
+    assert all(one.last + 1 == other.first for one, other in pairwise(forward))
+    backward = list(windows(pieces, newest_first=True))
+    assert (backward[0].last, backward[-1].first) == (LATEST, EARLIEST)
+    assert all(one.first - 1 == other.last for one, other in pairwise(backward))
+    assert has_untimed(pieces)
+    assert bounds(pieces) == (round(at(0).timestamp() * 1e6), round(at(COUNT - 1).timestamp() * 1e6))
+
+
 @pytest.mark.parametrize("text", ["", "since:2025-03-01"])
 def test_a_line_has_its_broken_rules_and_its_exchange(connection: Any, text: str) -> None:
     """With and without messages that have no time."""
@@ -366,12 +427,6 @@ def test_a_question_that_takes_too_much_memory_ends(talk: Path) -> None:
 
 
 def test_readers_of_an_older_commit_finish_with_it(fill: Callable[..., Path], tmp_path: Path) -> None:
-    import pyarrow as pa
-
-    from wirelake.lake.store import delta, snapshot
-    from wirelake.lake.store.parquet import Sheet
-    from wirelake.lake.tables.catalog import TABLES
-
     lake = fill(tmp_path / "lake", {"messages": [said(1)]})
     snapshot.publish(lake)
     with Database(lake) as database, database.connection() as before:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -17,6 +18,9 @@ from tests.explore.lakes import lake_of
 from tests.explore.served import served
 from tests.explore.test_bytes import emp_in_segments, emp_recording, relink_recording
 
+from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.main import run
+from wirelake.explore.export.export import Format
 from wirelake.explore.query import QueryLimits
 from wirelake.explore.web import pages
 from wirelake.explore.web.application import WebOptions
@@ -119,7 +123,7 @@ def test_lists_go_on_where_they_ended(client: httpx.Client) -> None:
         seen += [row["id"] for row in page["rows"]]
         after = page["after"]
     assert seen == whole
-    assert client.get("/messages/count.json").json() == {"count": len(whole)}
+    assert client.get("/messages/count.json").json()["count"] == len(whole)
     assert sum(map(sum, client.get("/histogram.json").json()["series"].values())) == len(whole)
 
 
@@ -274,6 +278,72 @@ def test_a_token_leads_to_no_other_server(talks: Path) -> None:
         response.read()
         connection.close()
     assert (response.status, response.headers["location"]) == (303, "/evil.example/messages")
+
+
+@pytest.mark.parametrize("form", [form for form in Format if form is not Format.PARQUET])
+def test_an_export_is_what_the_command_writes(talks: Path, client: httpx.Client, form: Format, tmp_path: Path) -> None:
+    wanted = "protocol:emp kind:request"
+    row = next(row for row in client.get("/exports.json", params={"q": wanted}).json()["rows"] if row["format"] == form.value)
+    assert row["command"].startswith("wirelake export ")
+    response = client.get(row["href"])
+    assert response.status_code == 200
+    assert "attachment" in response.headers["content-disposition"]
+    *words, out = shlex.split(row["command"])
+    assert run([*words[1:], str(tmp_path / out)]) == ExitCode.OK
+    written = (tmp_path / out).read_bytes()
+    if form is Format.HTML:  # the server names its lake with the folder above
+        assert response.text.count("<tr") == written.decode().count("<tr")
+    else:
+        assert response.content == written
+
+
+def test_no_export_is_left_behind(talks: Path, client: httpx.Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert client.get("/export?q=kind:request&format=csv").content.startswith(b"message_id")
+    assert client.get("/export?q=kind:nothing&format=csv").status_code == 400
+    assert client.get("/export?q=&format=exe").status_code == 400
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_link_of_another_site_exports(client: httpx.Client) -> None:
+    visit = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert client.get("/messages", headers=visit).status_code == 200
+    assert client.get("/export?format=csv", headers=visit).status_code == 403
+
+
+def test_two_of_a_kind_are_compared(client: httpx.Client) -> None:
+    rows = client.get("/messages.json?q=protocol:emp+kind:request").json()["rows"]
+    sessions = client.get("/sessions.json").json()["rows"]
+    one = client.get("/diff.json", params={"a": f"message:{rows[0]['id']}", "b": f"message:{rows[1]['id']}"}).json()
+    assert one["kind"] == "messages"
+    assert one["difference"]["is_different"]
+    a, b = (next(row["id"] for row in sessions if row["protocol"] == name) for name in ("emp", "relink"))
+    both = client.get("/diff.json", params={"a": f"session:{a}", "b": f"session:{b}"}).json()["difference"]
+    assert (both["a"]["sessions"], both["b"]["sessions"]) == (1, 1)
+    assert both["steps"]
+    page = client.get("/diff", params={"a": f"session:{a}", "b": f"session:{b}"}).text
+    assert "Messages side by side" in page
+    same = client.get("/diff", params={"a": "protocol:emp", "b": "protocol:emp"}).text
+    assert "No difference" in same
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [("kind:nothing", "", "choose one of"), ("message:00", "message:00", "no message"), ("message:00", "kind:event", "with a message")],
+)
+def test_a_comparison_that_cannot_be_made_says_why(client: httpx.Client, a: str, b: str, text: str) -> None:
+    response = client.get("/diff", params={"a": a, "b": b})
+    assert response.status_code in (400, 404)
+    assert text in response.text
+
+
+def test_a_time_range_is_compared_with_the_one_before(client: httpx.Client) -> None:
+    a = "kind:event since:2025-03-01T12:00:10Z until:2025-03-01T12:00:19.999999Z"
+    page = client.get("/diff", params={"a": a}).text
+    link = re.search(r'href="(/diff[^"]+)">the time before', page)
+    assert link is not None
+    wanted = httpx.URL(link[1].replace("&amp;", "&")).params["b"]
+    assert wanted == "kind:event since:2025-03-01T12:00:00Z until:2025-03-01T12:00:09.999999Z"
 
 
 def walk(value: Any) -> Iterator[Any]:

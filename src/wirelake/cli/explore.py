@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.flags import query_flags
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
 from wirelake.extras import EXPLORE, need
@@ -25,17 +26,7 @@ __all__ = ["explore"]
     type=click.Path(path_type=Path),
     help="A file that only you may read; every request must carry its content.",
 )
-@click.option(
-    "--seconds", "seconds", type=click.FloatRange(0), default=20.0, show_default=True, help="End a query after this time; 0: never."
-)
-@click.option(
-    "--memory",
-    "megabytes",
-    type=click.IntRange(0),
-    default=512,
-    show_default=True,
-    help="Megabytes of memory for queries; 0: as much as there is.",
-)
+@query_flags(seconds=20.0, megabytes=512)
 @click.option("--open", "is_opened", is_flag=True, help="Open the page in the browser.")
 def explore(lake: Path, host: str, port: int, token_file: Path | None, seconds: float, megabytes: int, is_opened: bool) -> int:
     """Show a lake in the browser: messages, sessions, fields and bytes, broken rules, SQL. Spark is not needed.
@@ -43,8 +34,9 @@ def explore(lake: Path, host: str, port: int, token_file: Path | None, seconds: 
     \b
     LAKE  The lake's folder.
 
-    The address is printed. The server only reads, answers requests for its own name only, and ends with Ctrl-C. A lake that is being
-    filled is shown as of its last commit; pages say when there is a newer one.
+    The address is printed when the lake is open. The server writes nothing but comments, which are kept in the lake's folder. It answers
+    requests for its own name only, and ends with Ctrl-C. A lake that is being filled is shown as of its last commit; pages say how many
+    messages are new.
     """
     need(*EXPLORE)
     from wirelake.explore.query import QueryLimits  # noqa: PLC0415 - needs the explore extra

@@ -70,7 +70,8 @@ def export(lake: Path, filter_text: str, out: str, form: Form | None, force: boo
     Examples: wirelake export LAKE status:unanswered -o slow.pcapng · wirelake export LAKE rule:RELINK-22 -o incident.html
     """
     need(*TABLES)
-    from wirelake.explore.export import export as exports  # noqa: PLC0415 - needs the lake extra
+    from wirelake.explore.comments import Comments, incident_comments  # noqa: PLC0415 - needs the lake extra
+    from wirelake.explore.export import export as exports  # noqa: PLC0415
     from wirelake.explore.query import QueryLimits  # noqa: PLC0415
 
     if out == "-" and form is None:
@@ -82,7 +83,7 @@ def export(lake: Path, filter_text: str, out: str, form: Form | None, force: boo
         sys.stdout.buffer if out == "-" else Path(out),
         overwrite=force,
         limits=QueryLimits(megabytes=megabytes),
-        incident=exports.IncidentOptions(title=title, most=most),
+        incident=exports.IncidentOptions(title=title, most=most, comments=incident_comments(Comments(lake).read())),
     )
     say(f"{done} to {'standard output' if out == '-' else out}")
     for note in done.notes:

@@ -24,6 +24,7 @@ __all__ = [
     "limits_given",
     "limits_of",
     "ports_given",
+    "query_flags",
     "seconds_of",
     "set_flag",
     "settings_of",
@@ -74,6 +75,31 @@ def _verbose() -> click.Option:
 
     text = "Show log lines, and the traceback of an error."
     return click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, callback=begin, help=text)
+
+
+def query_flags(seconds: float, megabytes: int) -> Callable[[F], F]:
+    """--seconds and --memory of a command that queries a lake, with these defaults."""
+
+    def add(command: F) -> F:
+        memory = click.option(
+            "--memory",
+            "megabytes",
+            type=click.IntRange(0),
+            default=megabytes,
+            show_default=True,
+            help="Megabytes of memory for queries; 0: as much as there is.",
+        )
+        time = click.option(
+            "--seconds",
+            "seconds",
+            type=click.FloatRange(0),
+            default=seconds,
+            show_default=True,
+            help="End a query after this time; 0: never.",
+        )
+        return time(memory(command))
+
+    return add
 
 
 def set_flag(command: F) -> F:

@@ -53,6 +53,10 @@ def forget(
     options = DecodeOptions(limits_given(settings)) if settings else None
     with spark_on_demand(master, spark_settings(conf), lake) as (start, show):
         result = forget_in(start, lake, sources, options, ports=ports_given(port), keyring=keyring, progress=show)
+    from wirelake.explore.comments import prune  # noqa: PLC0415 - needs the lake extra
+
+    if (gone_comments := prune(lake)) > 0:
+        say(f"comments about {gone_comments} of its messages and sessions removed")
     for path in result.reread:
         say(f"read again, because it shares connections: {path}")
     gone = sorted({*result.removed} - {*result.reread})

@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.flags import query_flags
 from wirelake.cli.terminal import json_text, open_input, say, spreadsheet_cell
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
@@ -62,17 +63,7 @@ def _tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 @click.option(
     "-c", "--count", "limit", type=click.IntRange(min=0), default=0, show_default=True, help="Compute at most this many rows; 0: all."
 )
-@click.option(
-    "--seconds", "seconds", type=click.FloatRange(0), default=0.0, show_default=True, help="End the query after this time; 0: never."
-)
-@click.option(
-    "--memory",
-    "megabytes",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Megabytes of memory for the query; 0: as much as there is.",
-)
+@query_flags(seconds=0.0, megabytes=0)
 @click.option(
     "--width",
     "width",

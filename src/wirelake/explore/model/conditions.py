@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from wirelake.explore.filters import FIELDS, WORDS, Filter, FilterError, Kind, Term, comparison, is_pattern, moment
 
-__all__ = ["EVERYTHING", "Condition", "all_of", "condition"]
+__all__ = ["EVERYTHING", "Condition", "all_of", "between", "condition"]
 
 
 class Condition(NamedTuple):
@@ -42,6 +42,10 @@ _SET: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")
 """A set of characters in a pattern."""
 _OF_MESSAGES: Final = ("ok", "faulty", "error")
 """Values of `status` that only messages have."""
+_ANSWERED: Final = "/* answered */"
+"""Place of a time range of answers: `answered` of an exchange is the time of the response."""
+_REQUESTED: Final = "/* requested */"
+"""The same for requests."""
 _OPERATORS: Final = frozenset(("=", ">", ">=", "<", "<="))
 
 
@@ -53,6 +57,13 @@ def condition(wanted: Filter) -> Condition:
 def all_of(conditions: Iterable[Condition]) -> Condition:
     """Join conditions that must all hold."""
     return _joined(" AND ", list(conditions)) or EVERYTHING
+
+
+def between(wanted: Condition, first: int, last: int) -> Condition:
+    """Limit a condition to a time range, in microseconds since 1970; the tables that it looks into, too."""
+    span = f"BETWEEN make_timestamptz({first:d}) AND make_timestamptz({last:d})"
+    sql = wanted.sql.replace(_ANSWERED, f"AND answered {span}").replace(_REQUESTED, f"AND requested {span}")
+    return Condition(f"m.ts {span} AND {sql}", wanted.values)
 
 
 def _any_of(conditions: Iterable[Condition]) -> Condition:
@@ -99,7 +110,9 @@ def _fields(term: Term) -> Condition:
 def _text(column: str, field: str, value: str) -> Condition:
     """Compare text, with wildcards and without case."""
     if not is_pattern(value):
-        return Condition(f"{column} = ?" if field in _VOCABULARY else f"lower({column}) = ?", (value.lower(),))
+        # Without a letter there is no case: then statistics help to skip row groups.
+        is_plain = field in _VOCABULARY or value.lower() == value.upper()
+        return Condition(f"{column} = ?" if is_plain else f"lower({column}) = ?", (value.lower(),))
     if value[0] == value[-1] == "*" and len(value) > 2 and not is_pattern(value[1:-1]):  # faster than a pattern
         return Condition(f"contains(lower({column}), ?)", (value[1:-1].lower(),))
     if "[" in value:
@@ -139,12 +152,12 @@ def _status(term: Term) -> Condition:
     value = term.values[0]
     message, exchange = _text("m.status", "status", value), _text("status", "status", value)
     answers = Condition(
-        f"m.message_id IN (SELECT response_message_id FROM exchanges WHERE response_message_id IS NOT NULL AND {exchange.sql})",
+        f"m.message_id IN (SELECT response_message_id FROM exchanges WHERE response_message_id IS NOT NULL {_ANSWERED} AND {exchange.sql})",
         exchange.values,
     )
     waits = Condition(
         "m.message_id IN (SELECT request_message_id FROM exchanges"
-        f" WHERE request_message_id IS NOT NULL AND status = 'unanswered' AND {exchange.sql})",
+        f" WHERE request_message_id IS NOT NULL {_REQUESTED} AND status = 'unanswered' AND {exchange.sql})",
         exchange.values,
     )
     if is_pattern(value):
@@ -225,11 +238,11 @@ def _latency(term: Term) -> Condition:
     The shortest is below a number if any is. Otherwise only messages with one latency that fits are looked at: they are few.
     """
     fits, shortest = _compared("latency_us / 1e6", term), _compared("min(latency_us) / 1e6", term)
-    some = f"SELECT response_message_id FROM exchanges WHERE response_message_id IS NOT NULL AND {fits.sql}"
+    some = f"SELECT response_message_id FROM exchanges WHERE response_message_id IS NOT NULL {_ANSWERED} AND {fits.sql}"
     if comparison(term, term.values[0]).operator in ("<", "<="):
         return Condition(f"m.message_id IN ({some})", fits.values)
     return Condition(
-        f"m.message_id IN (SELECT response_message_id FROM exchanges WHERE response_message_id IN ({some})"
+        f"m.message_id IN (SELECT response_message_id FROM exchanges WHERE response_message_id IN ({some}) {_ANSWERED}"
         f" GROUP BY response_message_id HAVING {shortest.sql})",
         (*fits.values, *shortest.values),
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from wirelake.explore.file_filters import SCANNED
 from wirelake.explore.model.narrowing import Narrowing
+from wirelake.explore.model.windows import spans_sql
 from wirelake.explore.query import QueryLimits, has_many_files, opened, planning, time_limit
 from wirelake.lake.store import snapshot
 
@@ -68,6 +69,8 @@ class _Opened:
             plans.execute(_ENDS.format(name=f"{SCANNED}.ends"))
             plans.execute(f"CREATE VIEW ends AS FROM {SCANNED}.ends")
             self.narrowing = Narrowing(seen, plans)
+        sql, files = spans_sql(seen.files("messages"))
+        self.connection.execute(sql, [files] if files else None)
 
     def close_if_idle(self) -> None:
         """Close it if it was replaced and nobody reads it."""
@@ -99,12 +102,18 @@ class Database:
     @contextmanager
     def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a connection to the newest snapshot. Questions in the block end after `limits.seconds` with QueryError."""
+        with self.reading() as (connection, _):
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, int]]:
+        """Give such a connection, and the number of its snapshot."""
         with self._lock:
             current = self._renew()
             current.readers += 1
         try:
             with current.connection.cursor() as cursor, time_limit(cursor, self.limits.seconds):
-                yield cursor if current.narrowing is None else current.narrowing.reader(cursor)
+                yield cursor if current.narrowing is None else current.narrowing.reader(cursor), current.seen.number
         finally:
             with self._lock:
                 current.readers -= 1

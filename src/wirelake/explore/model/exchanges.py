@@ -65,8 +65,12 @@ def search(
     order: str = "oldest",
     limit: int = EXCHANGE_ROWS,
     offset: int = 0,
+    with_bodies: bool = True,
 ) -> list[Exchange]:
-    """Return exchanges of which the request or the answer passes a filter, in an order of `ORDERS`."""
+    """Return exchanges of which the request or the answer passes a filter, in an order of `ORDERS`.
+
+    Without bodies there are no excerpts, and the table of messages is not read.
+    """
     where, values = ["true"], list[object]()
     if status:
         where.append("e.status = ?")
@@ -83,7 +87,7 @@ def search(
     ), bodies AS MATERIALIZED (
         SELECT message_id, body[1:{EXCERPT_BYTES}] AS body FROM messages WHERE message_id IN (
             SELECT request_message_id FROM page UNION SELECT response_message_id FROM page
-        )
+        ) AND {"true" if with_bodies else "false"}
     )
     SELECT e.protocol, e.kind, e.status, e.outcome, e.requested_by, e.correlation_id, e.subject, epoch_us(e.requested),
         epoch_us(e.answered), e.latency_us, e.attempts, e.progress, e.cancelled, e.request_size, e.response_size, lower(hex(e.session_id)),

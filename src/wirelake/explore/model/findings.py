@@ -11,7 +11,19 @@ from wirelake.explore.model.rows import Missing, read
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["FINDING_ROWS", "Quarantined", "Rule", "Threat", "Violation", "bytes_of", "quarantine", "rules", "security", "violations"]
+__all__ = [
+    "FINDING_ROWS",
+    "Quarantined",
+    "Rule",
+    "Threat",
+    "Violation",
+    "bytes_of",
+    "quarantine",
+    "rules",
+    "security",
+    "threats",
+    "violations",
+]
 
 FINDING_ROWS: Final = 500
 """Rows of one page of findings."""
@@ -118,6 +130,12 @@ def violations(
     ORDER BY ts NULLS LAST, source, "offset" LIMIT {limit:d} OFFSET {offset:d}
     """
     return [Violation(*row) for row in connection.execute(sql, {"rule": rule, "protocol": protocol}).fetchall()]
+
+
+def threats(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Count security findings by their kind, the most frequent first."""
+    sql = "SELECT threat, count(*) FROM security WHERE threat IS NOT NULL GROUP BY threat ORDER BY 2 DESC, 1"
+    return {str(threat): int(number) for threat, number in connection.execute(sql).fetchall()}
 
 
 def security(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from wirelake import protocols
 from wirelake.explore.filters import Filter
-from wirelake.explore.model.conditions import Condition, all_of, condition
+from wirelake.explore.model.conditions import Condition, all_of, between, condition
 from wirelake.explore.model.rows import EXCERPT_BYTES, Missing, column_names, excerpt, identifier, plain
+from wirelake.explore.model.windows import EARLIEST, LATEST, Window, has_untimed, windows
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["PAGE_ROWS", "Answer", "Line", "Message", "Page", "Place", "count", "lines", "one", "search"]
+__all__ = ["PAGE_ROWS", "Answer", "Line", "Message", "Page", "Place", "by_ids", "count", "lines", "one", "search"]
 
-PAGE_ROWS: Final = 200
+PAGE_ROWS: Final = 100
 """Messages of one page, unless the caller asks for fewer or more."""
+MOST_TIMES: Final = 1000
+"""Messages of a page up to which their times are compared one by one, so that more row groups are skipped."""
 EXCHANGE_ROWS: Final = 100
 """Exchanges of one message at most: an acknowledgement may be for many."""
 
@@ -70,6 +75,10 @@ class Line(msgspec.Struct, omit_defaults=True):
     """The message that it answers."""
     attempts: int = 1
     """How often it was sent: more than once after a link was resumed."""
+    mark: str | None = None
+    """The reader's mark."""
+    comments: int = 0
+    """How many comments readers wrote about it."""
 
 
 class Page(msgspec.Struct):
@@ -78,6 +87,8 @@ class Page(msgspec.Struct):
     rows: list[Line]
     after: str | None
     """The place where the next page begins; None: there is none."""
+    is_searching: bool = False
+    """Whether the search was stopped for now: messages after these, up to `after`, did not pass; others may."""
 
 
 class Answer(msgspec.Struct):
@@ -159,6 +170,7 @@ LEFT JOIN answers ON answers.response_message_id = page.message_id
 LEFT JOIN requests ON requests.request_message_id = page.message_id
 ORDER BY {{page_order}}
 """
+_HIGHEST_ID: Final = b"\xff" * 16
 _BODY: Final = Line.__struct_fields__.index("excerpt")
 _ORDERS: Final = {
     False: ("m.ts NULLS LAST, m.message_id", "page.ts NULLS LAST, page.message_id"),
@@ -170,9 +182,20 @@ def lines(
     connection: duckdb.DuckDBPyConnection, where: Condition, *, limit: int = PAGE_ROWS, offset: int = 0, newest_first: bool = False
 ) -> list[Line]:
     """Return the first messages of a condition, in order of time."""
-    order, page_order = _ORDERS[newest_first]
-    sql = _KEYS.format(where=where.sql, order=order, limit=limit, offset=offset)
-    keys = connection.execute(sql, list(where.values)).fetchall()
+    return _lines(connection, _keys(connection, where, limit=limit, offset=offset, newest_first=newest_first), newest_first=newest_first)
+
+
+Key = tuple[bytes, int | None]
+"""The id and the time of a message."""
+
+
+def _keys(connection: duckdb.DuckDBPyConnection, where: Condition, *, limit: int, newest_first: bool, offset: int = 0) -> list[Key]:
+    sql = _KEYS.format(where=where.sql, order=_ORDERS[newest_first][0], limit=limit, offset=offset)
+    return connection.execute(sql, list(where.values)).fetchall()
+
+
+def _lines(connection: duckdb.DuckDBPyConnection, keys: list[Key], *, newest_first: bool) -> list[Line]:
+    """The lines of these messages, in order of time."""
     times = [ts for _, ts in keys if ts is not None]
     if not keys:
         return []
@@ -182,7 +205,10 @@ def lines(
     if len(times) == len(keys):  # lets DuckDB skip row groups that have none of these messages
         ranges = {name: f"{column} BETWEEN make_timestamptz($first) AND make_timestamptz($last)" for name, column in columns.items()}
         values |= {"first": min(times), "last": max(times)}
-    found = connection.execute(_LINES.format(page_order=page_order, **ranges), values).fetchall()
+        if len(times) <= MOST_TIMES:
+            ranges["seen"] = f"m.ts IN (SELECT make_timestamptz(unnest($times::BIGINT[]))) AND {ranges['seen']}"
+            values["times"] = times
+    found = connection.execute(_LINES.format(page_order=_ORDERS[newest_first][1], **ranges), values).fetchall()
     return [_line(row) for row in found]
 
 
@@ -193,6 +219,12 @@ def _line(row: tuple[Any, ...]) -> Line:
     return line
 
 
+def by_ids(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Line]:
+    """Return the messages of these ids that the lake has, in order of time."""
+    wanted = [identifier(each, "message") for each in ids]
+    return lines(connection, Condition("m.message_id IN (SELECT unnest(?::BLOB[]))", (wanted,)), limit=len(wanted)) if wanted else []
+
+
 def search(
     connection: duckdb.DuckDBPyConnection,
     wanted: Filter,
@@ -200,17 +232,38 @@ def search(
     after: Place | None = None,
     limit: int = PAGE_ROWS,
     newest_first: bool = False,
+    seconds: float | None = None,
 ) -> Page:
-    """Return a page of the messages that a filter lets through, in order of time; those without a time are last."""
+    """Return a page of the messages that a filter lets through, in order of time; those without a time are last.
+
+    It looks at one time range after the other. After `seconds` it returns what it has: then `is_searching` is true, and `after` is
+    the place where it goes on.
+    """
     chosen = condition(wanted)
-    parts = [chosen, *([] if after is None else [_behind(after, newest_first=newest_first)])]
-    found = lines(connection, all_of(parts), limit=limit + 1, newest_first=newest_first)
-    if after is not None and after.ts is not None and len(found) <= limit:  # then those without a time
+    begin = time.monotonic()
+    keys: list[Key] = []
+    if after is None or after.ts is not None:
+        behind = chosen if after is None else all_of([chosen, _behind(after, newest_first=newest_first)])
+        for window in windows(connection, after=None if after is None else after.ts, newest_first=newest_first):
+            if keys and len(keys) > limit:
+                break
+            keys += _keys(connection, between(behind, *window), limit=limit + 1 - len(keys), newest_first=newest_first)
+            if seconds is not None and time.monotonic() - begin >= seconds and len(keys) <= limit and not _is_last(window, newest_first):
+                edge = Place(window.first, b"") if newest_first else Place(window.last, _HIGHEST_ID)
+                return Page(_lines(connection, keys, newest_first=newest_first), str(edge), is_searching=True)
+    if len(keys) <= limit and (after is None or after.ts is not None) and has_untimed(connection):
         untimed = all_of([chosen, Condition("m.ts IS NULL")])
-        found += lines(connection, untimed, limit=limit + 1 - len(found), newest_first=newest_first)
-    rows = found[:limit]
-    last = Place(rows[-1].ts, bytes.fromhex(rows[-1].id)) if rows and len(found) > limit else None
+        keys += _keys(connection, untimed, limit=limit + 1 - len(keys), newest_first=newest_first)
+    elif after is not None and after.ts is None:
+        untimed = all_of([chosen, _behind(after, newest_first=newest_first)])
+        keys = _keys(connection, untimed, limit=limit + 1, newest_first=newest_first)
+    rows = _lines(connection, keys[:limit], newest_first=newest_first)
+    last = Place(keys[limit - 1][1], keys[limit - 1][0]) if len(keys) > limit else None
     return Page(rows, None if last is None else str(last))
+
+
+def _is_last(window: Window, newest_first: bool) -> bool:
+    return window.first <= EARLIEST if newest_first else window.last >= LATEST
 
 
 def _behind(place: Place, *, newest_first: bool) -> Condition:

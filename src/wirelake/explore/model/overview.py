@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from wirelake.explore.model.findings import threats
 from wirelake.explore.model.rows import Missing, column_names, plain, read
+from wirelake.explore.model.windows import bounds
 
 if TYPE_CHECKING:
     import duckdb
@@ -88,9 +90,8 @@ def _counts(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
 
 def sums(connection: duckdb.DuckDBPyConnection) -> Sums:
     """Count everything."""
-    protocols = connection.execute(
-        "SELECT protocol, count(*), sum(size), epoch_us(min(ts)), epoch_us(max(ts)) FROM messages GROUP BY protocol ORDER BY 2 DESC"
-    ).fetchall()
+    protocols = connection.execute("SELECT protocol, count(*), sum(size) FROM messages GROUP BY protocol ORDER BY 2 DESC, 1").fetchall()
+    times = bounds(connection)
     sessions, files, lost = (
         connection.execute(sql).fetchone() or (0, 0)
         for sql in (
@@ -102,14 +103,14 @@ def sums(connection: duckdb.DuckDBPyConnection) -> Sums:
     return Sums(
         messages=sum(row[1] for row in protocols),
         bytes=int(sum(row[2] or 0 for row in protocols)),
-        first=min((row[3] for row in protocols if row[3] is not None), default=None),
-        last=max((row[4] for row in protocols if row[4] is not None), default=None),
+        first=None if times is None else times.first,
+        last=None if times is None else times.last,
         sessions=int(sessions[0]),
         sources=int(files[0]),
         protocols={row[0]: row[1] for row in protocols},
         exchanges=_counts(connection, "SELECT status, count(*) FROM exchanges GROUP BY status ORDER BY 2 DESC"),
         violations=_counts(connection, "SELECT severity, count(*) FROM violations GROUP BY severity ORDER BY 2 DESC"),
-        threats=_counts(connection, "SELECT threat, count(*) FROM security WHERE threat IS NOT NULL GROUP BY threat ORDER BY 2 DESC"),
+        threats=threats(connection),
         quarantined=int(lost[0]),
         quarantined_bytes=int(lost[1]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,7 +15,19 @@ from wirelake.explore.model.rows import Missing, identifier, read
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["LADDER_ROWS", "ORDERS", "SESSION_ROWS", "Incident", "Ladder", "Session", "find", "incidents", "ladder", "search"]
+__all__ = [
+    "LADDER_ROWS",
+    "ORDERS",
+    "SESSION_ROWS",
+    "Incident",
+    "Ladder",
+    "Session",
+    "by_ids",
+    "find",
+    "incidents",
+    "ladder",
+    "search",
+]
 
 LADDER_ROWS: Final = 10_000
 """Messages of one window of a ladder."""
@@ -54,6 +67,10 @@ class Session(msgspec.Struct):
     error_code: int | None
     source: str
     observed_by: str | None
+    mark: str | None = None
+    """The reader's mark."""
+    comments: int = 0
+    """How many comments readers wrote about it."""
 
 
 class Incident(msgspec.Struct, omit_defaults=True):
@@ -133,6 +150,12 @@ def find(connection: duckdb.DuckDBPyConnection, session_id: str) -> Session:
     if found:
         raise Missing(f"session {session_id[:80]}: more than one id begins like this; write more digits")
     raise Missing(f"the lake has no session {session_id[:80]}; `wirelake query LAKE sessions` lists them")
+
+
+def by_ids(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Session]:
+    """Return the sessions of these ids that the lake has."""
+    wanted = [identifier(each, "session") for each in ids]
+    return read(connection, Session, f"SELECT {_COLUMNS} FROM sessions WHERE session_id IN (SELECT unnest(?::BLOB[]))", (wanted,))
 
 
 def ladder(connection: duckdb.DuckDBPyConnection, session_id: str, *, first: int = 0, limit: int = LADDER_ROWS) -> Ladder:

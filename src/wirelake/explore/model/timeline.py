@@ -6,16 +6,21 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from wirelake.explore.filters import Filter
-from wirelake.explore.model.conditions import Condition, all_of, condition
+from wirelake.explore.filters import Filter, moment
+from wirelake.explore.model.conditions import Condition, all_of, between, condition
+from wirelake.explore.model.windows import bounds, has_untimed
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["BUCKETS", "Histogram", "histogram", "span"]
+__all__ = ["BUCKETS", "Histogram", "histogram"]
 
 BUCKETS: Final = 120
 """Bars of a histogram at most."""
+_ZOOMS: Final = 3
+"""How often a histogram is drawn again for a smaller range, if its messages are all in there."""
+_WIDE: Final = 8
+"""The range is small if it is at most such a part of the bars."""
 _WIDTHS: Final = tuple(
     round(unit * factor)
     for unit, factors in (
@@ -44,6 +49,8 @@ class Histogram(msgspec.Struct):
     """Messages that report an error, or break a rule by themselves, in each bar."""
     violations: list[int]
     """Broken rules in each bar, without those of severity `info`; whatever the filter is."""
+    untimed: int = 0
+    """Messages without a time that the filter lets through."""
 
     @property
     def total(self) -> int:
@@ -51,28 +58,54 @@ class Histogram(msgspec.Struct):
         return sum(map(sum, self.series.values()))
 
 
-def span(connection: duckdb.DuckDBPyConnection, wanted: Filter | None = None) -> tuple[int, int] | None:
-    """Return the times of the first and the last message that a filter lets through; None if there is none."""
-    where = condition(wanted) if wanted else Condition("true")
-    row = connection.execute(
-        f"SELECT epoch_us(min(m.ts)), epoch_us(max(m.ts)) FROM messages m WHERE {where.sql}", list(where.values)
-    ).fetchone()
-    return None if row is None or row[0] is None else (int(row[0]), int(row[1]))
-
-
 def histogram(
     connection: duckdb.DuckDBPyConnection, wanted: Filter, *, begin: int | None = None, end: int | None = None, buckets: int = BUCKETS
 ) -> Histogram:
-    """Count the messages that a filter lets through, from `begin` to `end`; by default from the first to the last."""
-    if begin is None or end is None:
-        whole = span(connection, wanted)
-        begin, end = whole if whole is not None else (0, 0)
+    """Count the messages that a filter lets through, from `begin` to `end`.
+
+    By default these are the ends of the lake, or of the filter's own time range; narrower if all messages are in a small part of it.
+    """
+    untimed = _untimed(connection, wanted) if begin is None and end is None else 0
+    low, high = _range(connection, wanted)
+    found = _counted(connection, wanted, low if begin is None else begin, high if end is None else end, buckets)
+    for _ in range(_ZOOMS if begin is None and end is None else 0):
+        filled = [bar for bar, count in enumerate(map(sum, zip(*found.series.values(), strict=True))) if count]
+        if not filled or (filled[-1] - filled[0] + 1) * _WIDE > len(found.errors) or found.width <= _WIDTHS[0]:
+            break
+        low, high = found.start + filled[0] * found.width, found.start + (filled[-1] + 1) * found.width - 1
+        found = _counted(connection, wanted, low, high, buckets)
+    found.untimed = untimed
+    return found
+
+
+def _range(connection: duckdb.DuckDBPyConnection, wanted: Filter) -> tuple[int, int]:
+    """The time range of the lake, as far as the filter's terms `since` and `until` leave it."""
+    whole = bounds(connection)
+    if whole is None:
+        return 0, 0
+    low, high = whole
+    for term in wanted.terms:
+        when = [round(moment(term, value, wanted.now)) for value in term.values] if term.field in ("since", "until") else []
+        if when and not term.is_excluded:
+            low, high = (max(low, min(when)), high) if term.field == "since" else (low, min(high, max(when)))
+    return (low, high) if low <= high else (low, low)
+
+
+def _untimed(connection: duckdb.DuckDBPyConnection, wanted: Filter) -> int:
+    if not has_untimed(connection):
+        return 0
+    where = all_of([condition(wanted), Condition("m.ts IS NULL")])
+    row = connection.execute(f"SELECT count(*) FROM messages m WHERE {where.sql}", list(where.values)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _counted(connection: duckdb.DuckDBPyConnection, wanted: Filter, begin: int, end: int, buckets: int) -> Histogram:
     width = next((width for width in _WIDTHS if (end - begin) / width < buckets), _WIDTHS[-1])
     while (end - begin) // width >= buckets:
         width *= 2
     start = begin - begin % width
     size = (end - start) // width + 1
-    chosen = all_of([condition(wanted), Condition("m.ts BETWEEN make_timestamptz(?) AND make_timestamptz(?)", (begin, end))])
+    chosen = between(condition(wanted), begin, end)
     sql = f"""
     SELECT protocol, (epoch_us(m.ts) - ?) // ? AS bar, count(*), count(*) FILTER (m.status <> 'ok')
     FROM messages m WHERE {chosen.sql} GROUP BY ALL

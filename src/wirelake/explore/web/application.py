@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+import threading
+import urllib.parse
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
@@ -12,19 +15,25 @@ from typing import Any, Final
 import jinja2
 import msgspec
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from wirelake.errors import InputMissing, QueryError, UsageError, WirelakeError
 from wirelake.explore import formatting
+from wirelake.explore.comments import MARKS, MAX_CHARACTERS
 from wirelake.explore.filters import FIELDS
 from wirelake.explore.model.database import DEFAULT_LIMITS, Database
 from wirelake.explore.query import QueryLimits
 from wirelake.explore.web import pages
+from wirelake.explore.web.answers import Visit
+from wirelake.explore.web.comment_pages import MAX_FORM_BYTES, ForeignForm, write_comment
 from wirelake.explore.web.explorer import Explorer, View
+from wirelake.explore.web.export_pages import FileView, write_export
 from wirelake.explore.web.guard import Guard
 from wirelake.version import __version__
 
@@ -43,20 +52,32 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
     limits: QueryLimits = DEFAULT_LIMITS
 
 
-def create(lake: str | PathLike[str], options: WebOptions | None = None) -> Starlette:
-    """Make the application for a lake."""
+def create(lake: str | PathLike[str], options: WebOptions | None = None, ready: Callable[[], object] = lambda: None) -> Starlette:
+    """Make the application for a lake; `ready` is called when the lake is open."""
     options = options or WebOptions()
     database = Database(lake, options.limits)
+    explorer = Explorer(lake, database)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        visit = Visit()
+        early = threading.Thread(target=visit.run, args=(lambda: pages.prepare(explorer),), daemon=True)
         with database:
-            yield
+            early.start()
+            for name in environment.list_templates():
+                environment.get_template(name)
+            ready()
+            try:
+                yield
+            finally:
+                visit.leave()
+                early.join()
 
-    explorer = Explorer(lake, database)
     environment = _environment(explorer)
     twins = {("/index" if path == "/" else path): handler for path, handler in (pages.DATA | pages.ROUTES).items()}
     routes: list[BaseRoute] = [Mount("/static", StaticFiles(directory=_HERE / "static"), name="static")]
+    routes += [Route("/export", _exporting(explorer, environment))]
+    routes += [Route("/comments", _writing(explorer, environment), methods=["POST"])]
     routes += [Route(f"{path}.json", _as_json(explorer, handler)) for path, handler in twins.items()]
     routes += [Route(path, _as_page(explorer, handler, environment)) for path, handler in pages.ROUTES.items()]
     app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard, host=options.host, token=options.token)])
@@ -82,17 +103,24 @@ def _environment(explorer: Explorer) -> jinja2.Environment:
         "name": lambda path: Path(path).name,
     }
     environment.globals |= {"lake": explorer.name, "version": __version__, "filter_fields": FIELDS, "navigation": pages.NAVIGATION}
+    environment.globals |= {"secret": explorer.secret, "marks": MARKS, "most_characters": MAX_CHARACTERS}
     return environment
 
 
 Handler = Callable[[Explorer, Request], View]
-Endpoint = Callable[[Request], Response]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def _answered(explorer: Explorer, handler: Handler, request: Request) -> View:
     """What a handler returns; an error becomes a page about it."""
+    return _guarded(lambda: handler(explorer, request), request)
+
+
+def _guarded(make: Callable[[], View], request: Request) -> View:
     try:
-        return handler(explorer, request)
+        return make()
+    except ForeignForm as error:
+        return _failed(403, "Not written", error)
     except InputMissing as error:
         return _failed(404, "Not found", error)
     except (UsageError, QueryError) as error:
@@ -108,18 +136,84 @@ def _failed(status: int, title: str, error: Exception) -> View:
     return View("error.html", {"error": str(error), "title": title}, status=status)
 
 
+async def _visited(make: Callable[[], Response], request: Request) -> Response:
+    """Answer in a thread; if the reader leaves before, end the questions that are asked."""
+    visit = Visit()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        visit.leave()
+
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watch())
+        try:
+            return await run_in_threadpool(visit.run, make)
+        finally:
+            watching.cancel()
+
+
 def _as_json(explorer: Explorer, handler: Handler) -> Endpoint:
-    def endpoint(request: Request) -> Response:
+    def answer(request: Request) -> Response:
         view = _answered(explorer, handler, request)
         return Response(msgspec.json.encode(view.data), view.status, media_type="application/json")
+
+    async def endpoint(request: Request) -> Response:
+        return await _visited(lambda: answer(request), request)
 
     return endpoint
 
 
 def _as_page(explorer: Explorer, handler: Handler, environment: jinja2.Environment) -> Endpoint:
-    def endpoint(request: Request) -> Response:
+    def answer(request: Request) -> Response:
         view = _answered(explorer, handler, request)
         return HTMLResponse(_rendered(environment, request, view), view.status)
+
+    async def endpoint(request: Request) -> Response:
+        return await _visited(lambda: answer(request), request)
+
+    return endpoint
+
+
+def _writing(explorer: Explorer, environment: jinja2.Environment) -> Endpoint:
+    """Answer a form: a browser goes to the page of the message or session, a script gets the note as JSON."""
+
+    async def endpoint(request: Request) -> Response:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_FORM_BYTES:
+                return Response(f"a form has at most {MAX_FORM_BYTES} bytes", 413, media_type="text/plain")
+        form = dict(urllib.parse.parse_qsl(bytes(body).decode(errors="replace"), keep_blank_values=True))
+        view = await run_in_threadpool(_guarded, lambda: View("", write_comment(explorer, form)), request)
+        if "application/json" in request.headers.get("accept", ""):
+            data = view.data if view.template else view.data[1]
+            return Response(msgspec.json.encode(data), view.status, media_type="application/json")
+        if view.template:
+            return HTMLResponse(_rendered(environment, request, view), view.status)
+        return RedirectResponse(view.data[0], 303)
+
+    return endpoint
+
+
+def _exporting(explorer: Explorer, environment: jinja2.Environment) -> Endpoint:
+    """Send a selection as a file, or a page that says why not."""
+
+    def answer(request: Request) -> Response:
+        files: list[FileView] = []
+
+        def make() -> View:
+            files.append(write_export(explorer, request))
+            return View("", None)
+
+        view = _guarded(make, request)
+        if not files:
+            return HTMLResponse(_rendered(environment, request, view), view.status)
+        (file,) = files
+        return FileResponse(file.path, filename=file.name, media_type=file.media_type, background=BackgroundTask(file.path.unlink))
+
+    async def endpoint(request: Request) -> Response:
+        return await run_in_threadpool(answer, request)
 
     return endpoint
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterable
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
-from wirelake.errors import UsageError
+from wirelake.errors import LakeError, UsageError
+from wirelake.explore.comments import NO_NOTE, About, Comments
 from wirelake.explore.filters import Filter, parse
 from wirelake.explore.model.database import Database
+from wirelake.explore.model.messages import Line
+from wirelake.explore.model.sessions import Session
+from wirelake.explore.web.answers import Answers
 
-__all__ = ["CACHED", "Explorer", "View", "choice", "number", "wanted"]
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["Explorer", "View", "choice", "number", "wanted"]
 
 T = TypeVar("T")
-
-CACHED: Final = 64
-"""Answers that are kept, of the newest snapshot."""
 
 
 class View(NamedTuple):
@@ -40,23 +43,31 @@ class Explorer:
         self.path = lake
         self.name = "/".join(Path(lake).resolve().parts[-2:]).lstrip("/") if "://" not in str(lake) else str(lake)
         self.database = database
-        self._lock = threading.Lock()
-        self._cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()
+        self.comments = Comments(lake)
+        self.secret = secrets.token_urlsafe(16)
+        """Forms of our pages have it; another site cannot read it. New for every server."""
+        self.answers = Answers(database)
 
-    def cached(self, *key: object, make: Callable[[], T]) -> T:
+    def cached(self, *key: object, make: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
         """Return an answer that depends only on the snapshot and a key; make it if it is not known."""
-        whole = (self.database.snapshot().number, *key)
-        with self._lock:
-            if whole in self._cache:
-                self._cache.move_to_end(whole)
-                found: T = self._cache[whole]
-                return found
-        made = make()
-        with self._lock:
-            self._cache[whole] = made
-            while len(self._cache) > CACHED:
-                self._cache.popitem(last=False)
-        return made
+        return self.answers.get(key, make)[1]
+
+    def note(self, about: About, target: str) -> dict[str, Any]:
+        """Return the note about a message or a session, or why it cannot be read."""
+        try:
+            return {"note": self.comments.note(about, target), "note_problem": None}
+        except LakeError as error:
+            return {"note": NO_NOTE, "note_problem": str(error)}
+
+    def annotate(self, about: About, rows: Iterable[Line | Session]) -> None:
+        """Set the marks of rows, and how many comments they have."""
+        try:
+            notes = self.comments.read().of(about)
+        except LakeError:
+            return  # pages with a field for comments say what is wrong
+        for row in rows:
+            note = notes.get(row.id)
+            row.mark, row.comments = (None, 0) if note is None else (note.mark, len(note.comments))
 
 
 def wanted(request: Request) -> Filter:

@@ -1,7 +1,7 @@
 """Guard: which requests are answered at all, and the headers that keep pages from running foreign script.
 
-A request must be for a name of this server (so that a foreign name that leads here gets nothing), must not come from another site, only
-reads, and carries the token if there is one.
+A request must be for a name of this server (so that a foreign name that leads here gets nothing), must not come from another site, and
+carries the token if there is one. It only reads, but for comments: the page that writes one must be of this server, and say so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["COOKIE", "HEADERS", "Guard", "is_loopback"]
+__all__ = ["COOKIE", "COSTLY", "HEADERS", "WRITABLE", "Guard", "is_loopback"]
 
 COOKIE: Final = "wirelake-token"
 """Cookie with the token, set when a page is opened with `?token=`."""
@@ -28,12 +28,16 @@ HEADERS: Final = {
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # with `no-referrer`, browsers would not name the origin of our own forms
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
 """Headers of every response."""
+WRITABLE: Final = frozenset({"/comments"})
+"""Paths that take POST."""
+COSTLY: Final = frozenset({"/export"})
+"""Paths that no link of another site may lead to."""
 _METHODS: Final = ("GET", "HEAD")
 _LOCAL_NAMES: Final = ("localhost",)
 
@@ -76,11 +80,12 @@ class Guard:
     def _refusal(self, request: Request) -> Response | None:
         """The response to a request that is not answered; None if it is."""
         headers = request.headers
-        if request.method not in _METHODS:
+        is_writing = request.method == "POST" and request.url.path in WRITABLE
+        if request.method not in _METHODS and not is_writing:
             return PlainTextResponse("This server only reads: use GET.", 405, {"allow": ", ".join(_METHODS)})
         if not self._is_own_name(headers.get("host", "")):
             return PlainTextResponse(f"This server answers requests for its own name only: {self._host}.", 421)
-        if _is_foreign(headers):
+        if _is_foreign(headers, allows_visit=request.url.path not in COSTLY) or (is_writing and not _is_own_page(request)):
             return PlainTextResponse("This server answers no requests that another site makes.", 403)
         return None if self._token is None else self._without_token(request, self._token)
 
@@ -104,14 +109,21 @@ class Guard:
         return PlainTextResponse("Open this page with ?token=… from the server's token file.", 401, {"www-authenticate": "Bearer"})
 
 
-def _is_foreign(headers: Headers) -> bool:
-    """Whether another site makes the request. To follow a link from one is allowed: that site does not see the answer."""
+def _is_foreign(headers: Headers, *, allows_visit: bool) -> bool:
+    """Whether another site makes the request. To follow a link from one may be allowed: that site does not see the answer."""
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
         return True
     site = headers.get("sec-fetch-site", "none")
     is_visit = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    return site not in ("none", "same-origin") and not is_visit
+    return site not in ("none", "same-origin") and not (is_visit and allows_visit)
+
+
+def _is_own_page(request: Request) -> bool:
+    """Whether a page of this server makes the request: browsers name the page's origin with every POST."""
+    headers = request.headers
+    origin = headers.get("origin")
+    return origin == f"{request.url.scheme}://{headers.get('host')}" and headers.get("sec-fetch-site", "same-origin") == "same-origin"
 
 
 def _is_equal(given: str, token: str) -> bool:

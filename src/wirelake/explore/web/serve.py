@@ -26,8 +26,10 @@ def serve(lake: str | PathLike[str], options: WebOptions, port: int, ready: Call
         raise UsageError(f"--host {options.host}: others could read the lake; give --token-file with a file that only you may read")
     use_plain()  # a page decodes one message: loading compiled scanners would take longer
     with _bound(options.host, port) as listening:
+        name = f"[{options.host}]" if ":" in options.host else options.host
+        address = f"http://{name}:{listening.getsockname()[1]}/"
         config = uvicorn.Config(
-            create(lake, options),
+            create(lake, options, lambda: ready(address)),
             http="h11",
             ws="none",
             loop="asyncio",
@@ -36,8 +38,6 @@ def serve(lake: str | PathLike[str], options: WebOptions, port: int, ready: Call
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
-        name = f"[{options.host}]" if ":" in options.host else options.host
-        ready(f"http://{name}:{listening.getsockname()[1]}/")
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
             uvicorn.Server(config).run(sockets=[listening])
 

@@ -5,9 +5,10 @@ import "./histogram.js";
 import "./list.js";
 import "./ladder.js";
 import "./bytes.js";
+import { compare } from "./actions.js";
 import { Loader } from "./fetch.js";
 
-const POLL = 5_000; // milliseconds between two looks for a new commit
+const POLL = 2_000; // milliseconds between two looks for a new commit
 const THEMES = ["", "light", "dark"];
 const PAGES = { g: "/messages", s: "/sessions", v: "/violations", o: "/", e: "/exchanges" };
 
@@ -74,6 +75,8 @@ document.addEventListener("keydown", (event) => {
     Enter: () => isRow && open(),
     n: () => element()?.step(1, true),
     p: () => element()?.step(-1, true),
+    c: compare,
+    m: () => element()?.mark(),
     t: turn,
     "?": () => dialog.showModal(),
     "/": () => (document.querySelector("session-ladder input") ?? document.getElementById("q") ?? document.getElementById("sql"))?.focus(),
@@ -81,22 +84,35 @@ document.addEventListener("keydown", (event) => {
   if (keys[event.key] && keys[event.key]() !== false && event.key !== "Enter") event.preventDefault();
 });
 
-// A new commit never moves the page under the reader: a button says that there is one.
+// A new commit never moves the page under the reader: a button says how much is new, and waits to be clicked.
 const news = document.getElementById("news");
-let seen = null;
+const loader = new Loader();
+let known = null; // the count and the number of the commit that the page shows
 async function look() {
   if (document.hidden) return;
   try {
-    const { count } = await new Loader().get("/state.json");
-    if (seen !== null && count !== seen) {
-      news.textContent = "New messages";
-      news.hidden = false;
-    }
-    seen ??= count;
+    const list = document.querySelector("message-list"), filter = list ? { q: new URLSearchParams(location.search).get("q") } : {};
+    known = list ? list.known ?? null : known ?? await loader.get("/messages/count.json");
+    if (known === null) return;
+    const { number } = await loader.get("/state.json");
+    if (number === known.number) return;
+    const { count } = await loader.get("/messages/count.json", filter);
+    const more = count - known.count;
+    if (list && more <= 0) return;
+    news.textContent = more > 0 ? `${more.toLocaleString("en-US")} new` : "Changed";
+    news.setAttribute("aria-label", more > 0 ? `${more} new messages: show them` : "The lake has changed: show it");
+    news.hidden = false;
   } catch {
-    // the server is gone; the page stays
+    // the server is gone, or the filter is wrong; the page stays
   }
 }
-news.addEventListener("click", () => location.reload());
+news.addEventListener("click", () => {
+  const list = document.querySelector("message-list");
+  news.hidden = true;
+  if (!list) location.reload();
+  list?.refresh();
+  document.dispatchEvent(new CustomEvent("lakechange"));
+});
+document.addEventListener("filterchange", () => { news.hidden = true; });
 setInterval(look, POLL);
 look();

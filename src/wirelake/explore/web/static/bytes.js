@@ -101,7 +101,7 @@ class ByteView extends HTMLElement {
     } catch {
       return; // the fallback inside stays
     }
-    this.tabs = make("div", "tabs", null, { role: "tablist", "aria-label": "Layers" });
+    this.tabs = make("div", "", null, { role: "tablist", "aria-label": "Layers" });
     this.what = make("span", "what", "", { role: "status", "aria-live": "polite" });
     this.panel = make("div", "", null, { role: "tabpanel", id: "layer" });
     const pages = data.layers.flatMap((layer) => (layer.text ? [{ ...layer, name: layer.name, kind: "text" }, { ...layer, name: `${layer.name} bytes`, kind: "bytes" }] : [{ ...layer, kind: "bytes" }]));
@@ -116,8 +116,9 @@ class ByteView extends HTMLElement {
       this.tabs.append(tab);
       if (index === 0) queueMicrotask(() => this.show(page, tab));
     });
-    this.tabs.append(this.what);
-    this.replaceChildren(this.tabs, this.panel);
+    const head = make("div", "tabs");
+    head.append(this.tabs, this.what);
+    this.replaceChildren(head, this.panel);
   }
 
   show(page, tab) {

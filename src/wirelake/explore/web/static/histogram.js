@@ -18,7 +18,7 @@ class TimeHistogram extends HTMLElement {
     this.svg.addEventListener("pointermove", (event) => this.move(event));
     this.svg.addEventListener("pointerup", (event) => this.end(event));
     this.svg.addEventListener("pointerleave", () => { this.tip.hidden = true; this.hover?.remove(); });
-    document.addEventListener("filterchange", () => this.load());
+    for (const name of ["filterchange", "lakechange"]) document.addEventListener(name, () => this.load());
     this.load();
   }
 

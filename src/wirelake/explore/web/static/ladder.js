@@ -1,5 +1,6 @@
 // <session-ladder>: a session as a sequence diagram. Only the rows in view are drawn.
 
+import { toggle } from "./actions.js";
 import { Loader, isStopped } from "./fetch.js";
 import { clock, count, duration, make, size } from "./format.js";
 import { marks } from "./list.js";
@@ -72,7 +73,7 @@ class SessionLadder extends HTMLElement {
 
   fill(line, row) {
     line.className = `line l-line ${row.type ?? "message"}`;
-    const time = make("span"), canvas = make("div", "draw"), body = make("span", "x");
+    const cell = { role: "gridcell" }, time = make("span", "", null, cell), canvas = make("div", "draw", null, cell), body = make("span", "x", null, cell);
     for (const place of this.places) {
       const rail = make("i", "rail");
       rail.style.left = `${place}%`;
@@ -138,6 +139,13 @@ class SessionLadder extends HTMLElement {
     this.found.textContent = this.needle ? `${count(this.hits.length)} found` : "";
     if (this.hits.length) this.list.select(this.hits[0], { centre: true });
     else this.list.draw();
+  }
+
+  async mark() {
+    const row = this.list.rows[this.list.current];
+    if (!row?.id) return;
+    await toggle(row);
+    this.list.draw();
   }
 
   step(by, inMatches = false) {

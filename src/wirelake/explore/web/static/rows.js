@@ -13,8 +13,8 @@ export class VirtualRows {
     this.rows = [];
     this.current = -1;
     this.fill = fill;
-    this.view = make("div", "view", null, { tabindex: "0", role: "listbox", "aria-label": label });
-    this.tall = make("div", "tall", null, { role: "presentation" });
+    this.view = make("div", "view", null, { tabindex: "0", role: "grid", "aria-readonly": "true", "aria-label": label });
+    this.tall = make("div", "tall", null, { role: "rowgroup" });
     this.view.append(this.tall);
     this.view.addEventListener("scroll", () => this.#later(), { passive: true });
     new ResizeObserver(() => this.#later()).observe(this.view);
@@ -45,10 +45,11 @@ export class VirtualRows {
   draw() {
     const height = this.height, shown = this.view.clientHeight;
     this.tall.style.height = `${Math.min(this.rows.length * height, TALLEST)}px`;
+    this.view.setAttribute("aria-rowcount", this.rows.length);
     const first = Math.max(0, Math.floor(this.view.scrollTop / height) - SPARE);
     const last = Math.min(this.rows.length, Math.ceil((this.view.scrollTop + shown) / height) + SPARE);
     while (this.#pool.length < last - first) {
-      const line = make("div", "line", null, { role: "option" });
+      const line = make("div", "line", null, { role: "row" });
       this.#pool.push(line);
       this.tall.append(line);
     }
@@ -59,8 +60,7 @@ export class VirtualRows {
       line.style.top = `${index * height}px`;
       line.id = `row-${index}`;
       line.dataset.index = index;
-      line.setAttribute("aria-setsize", this.rows.length);
-      line.setAttribute("aria-posinset", index + 1);
+      line.setAttribute("aria-rowindex", index + 1);
       line.setAttribute("aria-selected", String(index === this.current));
       this.fill(line, this.rows[index], index);
       line.classList.toggle("current", index === this.current);
