@@ -29,9 +29,14 @@ def examples(count: int, **more: Any) -> settings:
     return settings(max_examples=max(1, count * settings().max_examples // WHOLE_EXAMPLES), **more)
 
 
-def seeds(count: int, quick: int) -> list[Any]:
-    """Seeds for `pytest.mark.parametrize`: all in `make test`, the first ones in `make quick`."""
-    return [pytest.param(seed, marks=() if seed < quick else pytest.mark.slow) for seed in range(count)]
+def seeds(count: int, quick: int = 0, test: int | None = None) -> list[Any]:
+    """Seeds for `pytest.mark.parametrize`: the first `quick` in `make quick`, the first `test` in `make test`, all in `make soak`.
+
+    Without `test`, `make test` has all.
+    """
+    most = count if test is None else test
+    marks = [() if seed < quick else (pytest.mark.slow,) if seed < most else (pytest.mark.slow, pytest.mark.long) for seed in range(count)]
+    return [pytest.param(seed, marks=each) for seed, each in enumerate(marks)]
 
 
 def each(

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
+from tests.cases import seeds
 
 from wirelake import protocols
 from wirelake.capture.blocks.read_file import read
@@ -312,8 +313,7 @@ def test_empty_and_foreign_files_are_accounted_for(tmp_path):
     assert b"".join(row["raw"] for row in rows["quarantine"]) == b"this is no capture" * 100
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60, quick=6, test=24))
 def test_damaged_files_lose_no_byte(tmp_path, seed):
     chance = random.Random(seed)
     make = recorded if seed % 2 else captured

@@ -7,6 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 from tests.capture.build import Talk, pcap
+from tests.cases import seeds
 
 from wirelake import protocols
 from wirelake.capture.blocks.read_file import read
@@ -142,8 +143,7 @@ def test_what_is_never_certain_is_kept_in_quarantine(tmp_path):
     assert {row["reason"] for row in rows["quarantine"]} <= {"GAP", "MESSAGE_CUT"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10, test=4))
 def test_random_losses_cost_what_they_hit_and_little_more(tmp_path, seed):
     dice = random.Random(seed)
     made = [encode(Hello())]
