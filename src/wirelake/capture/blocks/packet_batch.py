@@ -38,7 +38,7 @@ from wirelake.capture.packets.dissect import (
     WIDTH,
 )
 from wirelake.capture.packets.ip_fragments import Fragments
-from wirelake.protocols.kernel import active, array, kernel
+from wirelake.protocols.kernel import active, array, copy, kernel
 
 __all__ = ["PACKET_BATCH_COLUMNS", "PAYLOAD_AT", "RECORD_AT", "TS_AT", "Packer", "PacketBatch", "pack", "route"]
 
@@ -99,9 +99,7 @@ def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any, base: int) 
         for column, size in ((SOURCE, width), (DESTINATION, width), (PAYLOAD, int(packets[index, PAYLOAD_SIZE]))):
             start = int(packets[index, column])
             table[row, column] = at
-            place, chunk = out[at : at + size], data[start : start + size]
-            for byte in range(size):  # Numba copies slices more slowly
-                place[byte] = chunk[byte]
+            copy(out, at, data, start, size)
             at += size
     return at
 

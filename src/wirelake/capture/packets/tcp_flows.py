@@ -315,13 +315,15 @@ class Tracker:
 
     def flows(self) -> dict[Key, tuple[Tracked, bool]]:
         """Return all flows by key, in the order in which they began, and whether the key's source is the client."""
-        return {self._table.key(entry): (self._owned(entry >> 1), self._row_flows.to_server(entry)) for entry in self._table.entries()}
+        return {
+            self._table.key(entry): (self._owned(entry >> 1), self._row_flows.to_server(entry)) for entry in self._table.entries().tolist()
+        }
 
     def restore(self, keys: list[Key], is_client: bool, made: Callable[[Budget, int], Tracked]) -> Tracked:
         """Track a flow of a stored state, by one or both of its keys; `is_client` tells of the last key's source."""
         row = self._table.start(keys[-1])
         if len(keys) == 1:
-            self._table.drop([2 * row])
+            self._table.drop(np.array([2 * row]))
         self._table.flows[row, [STATE, TO_SERVER]] = OWNED, is_client
         tracked = self._tracked[row] = made(self._budget, row)
         tracked.is_forward = is_client
@@ -398,13 +400,13 @@ class Tracker:
             self._table.flows[tracked.row, NUMBER] = number
         return number
 
-    def _end_rows(self, entries: list[int]) -> None:
+    def _end_rows(self, entries: Array) -> None:
         """End the flows of these keys, in their order."""
-        rows = np.unique(np.array(entries, np.int64) >> 1)
+        rows = np.unique(entries >> 1)
         is_fast = self._table.flows[rows, STATE] == FAST
         for row in rows[~is_fast].tolist():
             self._end(self._owned(row))
-        self._budget.recent.forget((2 * rows[:, None] + np.arange(2)).reshape(-1).tolist())
+        self._budget.recent.forget((2 * rows[:, None] + np.arange(2)).reshape(-1))
 
     # One packet.
 
@@ -444,9 +446,10 @@ class Tracker:
         oldest = entries[: len(entries) // 4 * 2]
         self._end_rows(oldest)
         self._table.drop(oldest)
-        for row in {entry >> 1 for entry in oldest}:
-            if not self._table.alive[2 * row : 2 * row + 2].any() and self._table.flows[row, NUMBER] < 0:
-                self._tracked.pop(row, None)
+        rows = np.unique(oldest >> 1)
+        is_gone = ~self._table.alive[2 * rows].astype(bool) & ~self._table.alive[2 * rows + 1].astype(bool)
+        for row in rows[is_gone & (self._table.flows[rows, NUMBER] < 0)].tolist() if self._tracked else ():
+            self._tracked.pop(row, None)
 
     def _end(self, tracked: Tracked) -> None:
         """End a flow: deliver what waits, and decide its protocol."""

@@ -407,9 +407,7 @@ class Decoder:
         if not len(seen) + len(later):
             return
         flows, times, places = (np.concatenate((seen[:, column], later[:, column])) for column in range(3))
-        what, by, detail = event_words(block.events)
-        none = [""] * len(seen)
-        words = (["seen"] * len(seen) + what, none + by, none + detail)
+        words = event_words(block.events, len(seen))
         self._add(connections.TABLE.name, rows.happened(self._where, block.flows, flows, times, places, *words))
 
     def _first_seen(self, block: Block) -> Iterator[tuple[int, int, int]]:

@@ -8,7 +8,7 @@ tables for its files. Memory is bounded by the number of groups. Needs no Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -38,6 +38,7 @@ _ENDS: Final = ("client_address", "client_port", "server_address", "server_port"
 _SAID: Final = ("session_id", "connection_id", "ts", "protocol", "direction", "kind", "subject", "size", "status", "message_id")
 _HAPPENED: Final = ("protocol", "connection_id", "ts", *_ENDS)
 _UNREAD: Final = ("protocol", "session_id", "connection_id", "ts", "clause")
+_PARTING_ORDER: Final = ["ts", "message_id", "is_error"]
 COLUMNS: Final = {messages.TABLE.name: _SAID, connections.TABLE.name: _HAPPENED, quarantine.TABLE.name: _UNREAD}
 """Table -> the columns that are needed of it."""
 
@@ -62,6 +63,43 @@ class _Ids:
     def values(self, ids: IntArray, kind: pa.DataType) -> pa.Array:
         """Return the values of these numbers."""
         return pa.array(list(self._ids), kind).take(pa.array(ids))
+
+
+class _Flows:
+    """Numbers for session and connection ids, of which there may be many: 0 is null, others count from 1.
+
+    An id may have several numbers until `settle` gives it one. Nothing is Python for each id.
+    """
+
+    def __init__(self) -> None:
+        self._values = [pa.array([None], pa.binary())]
+        self._settled = self._count = 1
+
+    @property
+    def is_untidy(self) -> bool:
+        """Whether so many numbers were given since `settle` that they take more memory than ids may need."""
+        return self._count > 2 * self._settled + BUFFER_ROWS
+
+    def codes(self, column: pa.ChunkedArray) -> IntArray:
+        """Return a number for each value of a column."""
+        encoded = _encoded(column)
+        base, known = self._count, encoded.dictionary.cast(pa.binary())
+        self._values.append(known)
+        self._count += len(known)
+        places: IntArray = encoded.indices.cast(pa.int64()).fill_null(-base).to_numpy(zero_copy_only=False)
+        return places + base
+
+    def settle(self) -> IntArray:
+        """Give each id one number; returns the new number of each old one."""
+        encoded = _encoded(pa.chunked_array(self._values[1:], pa.binary()))
+        self._values = [self._values[0], encoded.dictionary]
+        self._settled = self._count = 1 + len(encoded.dictionary)
+        places: IntArray = encoded.indices.to_numpy(zero_copy_only=False)
+        return np.concatenate(([0], places + 1))
+
+    def values(self, ids: IntArray) -> pa.Array:
+        """Return the values of these numbers."""
+        return pa.chunked_array(self._values).combine_chunks().take(pa.array(ids))
 
 
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -110,6 +148,64 @@ class _Sums:
         return self._parts[0]
 
 
+_EMPTY: Final = {"sum": 0, "min": np.iinfo(np.int64).max, "max": np.iinfo(np.int64).min}
+"""In place of null, where numbers are added up so."""
+
+
+class _NumberSums:
+    """A table of sums by key, as `_Sums`, where all columns are numbers."""
+
+    def __init__(self, keys: Sequence[str], sums: Mapping[str, str]) -> None:
+        self._keys, self._sums = list(keys), dict(sums)
+        self._parts: list[dict[str, IntArray]] = []
+        self._rows = 0
+        self._most = BUFFER_ROWS
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many rows were added that `total` should sum them up."""
+        return self._rows > self._most
+
+    def add(self, columns: Columns) -> None:
+        """Add rows."""
+        self._parts.append({name: _integers(values, self._sums.get(name, "sum")) for name, values in columns.items()})
+        self._rows += len(self._parts[-1][self._keys[0]])
+
+    def renumber(self, key: str, new: Callable[[IntArray], IntArray]) -> None:
+        """Change the values of a key; different ones may become the same."""
+        for part in self._parts:
+            part[key] = new(part[key])
+
+    def total(self) -> pa.Table | None:
+        """Return one row for each key; None if there was no row."""
+        if not self._rows:
+            return None
+        rows = {name: np.concatenate([part[name] for part in self._parts]) for name in (*self._keys, *self._sums)}
+        order = np.lexsort([rows[name] for name in reversed(self._keys)])
+        keys = [rows[name][order] for name in self._keys]
+        is_first = np.ones(len(order), np.bool_)
+        is_first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+        firsts = np.flatnonzero(is_first)
+        summed = dict(zip(self._keys, (key[firsts] for key in keys), strict=True))
+        by = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+        summed |= {name: by[how].reduceat(rows[name][order], firsts) for name, how in self._sums.items()}
+        self._parts, self._rows = [summed], len(firsts)
+        self._most = max(BUFFER_ROWS, 2 * self._rows)
+        masks = {name: values == _EMPTY[self._sums[name]] for name, values in summed.items() if self._sums.get(name, "sum") != "sum"}
+        return pa.table({name: pa.array(values, mask=masks.get(name)) for name, values in summed.items()})
+
+
+def _integers(values: pa.Array | pa.ChunkedArray | IntArray, how: str) -> IntArray:
+    """A column as numbers; null becomes the number that changes no sum."""
+    if isinstance(values, np.ndarray):
+        return values
+    numbers = values.cast(pa.int64())
+    if numbers.null_count:
+        numbers = numbers.fill_null(_EMPTY[how])
+    made: IntArray = numbers.to_numpy() if isinstance(numbers, pa.ChunkedArray) else numbers.to_numpy(zero_copy_only=False)
+    return made
+
+
 def _first(rows: pa.Table, keys: list[str], order: list[str]) -> pa.Table:
     """Return the first row of each key in this order, nulls first."""
     by = pa.table([rows[key] for key in keys], keys)
@@ -127,14 +223,15 @@ class IndexRows:
         """`file` is the name that the files of the task have in all tables."""
         self._batch, self._file = batch, file
         self._protocols, self._directions, self._kinds, self._statuses = _Ids(), _Ids(), _Ids(), _Ids()
-        self._flows, self._subjects = _Ids(), _Ids()  # sessions and connections share numbers: often they are the same
+        self._flows, self._subjects = _Flows(), _Ids()  # sessions and connections share numbers: often they are the same
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
         times = {"first_seen": "min", "last_seen": "max"}
-        self._said = _Sums(("flow", "what"), {"messages": "sum", "bytes": "sum", **times})
-        self._happened = _Sums(("protocol", "connection_id", *_ENDS), times)
+        self._said = _NumberSums(("flow", "what"), {"messages": "sum", "bytes": "sum", **times})
+        self._happened: list[pa.Table] = []
+        self._happened_most = BUFFER_ROWS
         self._unread = _Sums(("protocol", "session_id", "connection_id"), {"first_seen": "min"})
-        self._minutes = _Sums(("minute", "what"), {"messages": "sum", "bytes": "sum"})
+        self._minutes = _NumberSums(("minute", "what"), {"messages": "sum", "bytes": "sum"})
         self._unread_minutes = _Sums(("minute", "protocol"), {"quarantined": "sum"})
         self._partings: pa.Table | None = None
 
@@ -147,10 +244,8 @@ class IndexRows:
                 if self._held_rows >= BUFFER_ROWS:
                     self._sum_messages()
         for batch in decoded.get(connections.TABLE.name, ()):
-            rows = _plain(batch, _HAPPENED)
-            self._happened.add(
-                {name: rows[name] for name in _HAPPENED if name != "ts"} | {"first_seen": rows["ts"], "last_seen": rows["ts"]}
-            )
+            if batch.num_rows:
+                self._sum_connections(batch)
         for batch in decoded.get(quarantine.TABLE.name, ()):
             self._sum_quarantine(pa.table(_plain(batch, _UNREAD)))
 
@@ -159,7 +254,9 @@ class IndexRows:
             return
         held, self._held, self._held_rows = self._held, [], 0
         columns = {name: _column(held, name) for name in _SAID}
-        session, connection = (self._flows.codes(columns[name]) for name in ("session_id", "connection_id"))
+        connection = self._flows.codes(columns["connection_id"])
+        is_same = all(batch.column("session_id").equals(batch.column("connection_id")) for batch in held)
+        session = connection if is_same else self._flows.codes(columns["session_id"])
         flow = session << 32 | connection
         protocol, direction = self._protocols.codes(columns["protocol"]), self._directions.codes(columns["direction"])
         kind, status = self._kinds.codes(columns["kind"]), self._statuses.codes(columns["status"])
@@ -174,6 +271,64 @@ class IndexRows:
         if ts.null_count:
             by_minute = by_minute.filter(pc.is_valid(by_minute["minute"]))
         self._minutes.add({name: by_minute[name] for name in by_minute.column_names} | {"minute": _minutes(by_minute["minute"])})
+        if self._minutes.is_full:
+            self._minutes.total()
+        if self._said.is_full or self._flows.is_untidy:
+            self._settle()
+            self._said.total()
+
+    def _settle(self) -> None:
+        """Give each session and each connection one number."""
+        numbers = self._flows.settle()
+
+        def settled(flow: IntArray) -> IntArray:
+            both: IntArray = numbers[flow >> 32] << 32 | numbers[flow & 0xFFFF_FFFF]
+            return both
+
+        self._said.renumber("flow", settled)
+        if self._partings is not None:
+            flows = pa.array(settled(self._partings["flow"].to_numpy()))
+            renumbered = self._partings.set_column(self._partings.column_names.index("flow"), "flow", flows)
+            self._partings = _first(renumbered, ["flow", "what"], _PARTING_ORDER)
+
+    def _sum_connections(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch of `connections`: one for each connection, if its rows agree on its ends."""
+        encoded = _encoded(pa.chunked_array([batch.column("connection_id")]))
+        numbers = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        order = np.argsort(numbers, kind="stable")
+        is_first = np.ones(len(order), np.bool_)
+        is_first[1:] = numbers[order][1:] != numbers[order][:-1]
+        starts = np.flatnonzero(is_first)
+        firsts = order[starts]
+        first_of = np.empty(len(order), np.int64)
+        first_of[order] = np.repeat(firsts, np.diff(np.append(starts, len(order))))
+        is_alike = all(_is_alike(batch.column(name), first_of) for name in ("protocol", *_ENDS))
+        ts = batch.column("ts").cast(pa.int64())
+        if is_alike:
+            early, late = (_integers(ts, how)[order] for how in ("min", "max"))
+            first, last = np.minimum.reduceat(early, starts), np.maximum.reduceat(late, starts)
+            batch = batch.take(pa.array(firsts))
+            seen = [pa.array(first, mask=first == _EMPTY["min"]), pa.array(last, mask=last == _EMPTY["max"])]
+        else:
+            seen = [ts, ts]
+        columns = _plain(batch, [name for name in _HAPPENED if name != "ts"])
+        self._happened.append(pa.table({**columns, "first_seen": seen[0].cast(TIME), "last_seen": seen[1].cast(TIME)}))
+        if sum(part.num_rows for part in self._happened) > self._happened_most:
+            self._happened = [self._connections()]
+            self._happened_most = max(BUFFER_ROWS, 2 * self._happened[0].num_rows)
+
+    def _connections(self) -> pa.Table:
+        """Sum up rows of the same connection and ends; most have no other."""
+        rows = pa.concat_tables(self._happened).combine_chunks()
+        encoded = _encoded(rows["connection_id"])
+        numbers = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        is_alone = np.bincount(numbers, minlength=1)[numbers] == 1
+        if is_alone.all():
+            return rows
+        sums = _Sums(("protocol", "connection_id", *_ENDS), {"first_seen": "min", "last_seen": "max"})
+        several = rows.filter(pa.array(~is_alone))
+        sums.add({name: several[name] for name in several.column_names})
+        return pa.concat_tables([rows.filter(pa.array(is_alone)), sums.total().select(rows.column_names)])
 
     def _add_partings(self, columns: Mapping[str, pa.ChunkedArray], flow: IntArray, what: IntArray, kind: IntArray) -> None:
         """Keep the first close or error of each group: by time, then by id."""
@@ -191,7 +346,7 @@ class IndexRows:
             }
         )
         both = [found] if self._partings is None else [self._partings, found]
-        self._partings = _first(pa.concat_tables(both), ["flow", "what"], ["ts", "message_id", "is_error"])
+        self._partings = _first(pa.concat_tables(both), ["flow", "what"], _PARTING_ORDER)
 
     def _sum_quarantine(self, rows: pa.Table) -> None:
         if not rows.num_rows:
@@ -206,6 +361,7 @@ class IndexRows:
     def rows(self) -> dict[str, list[pa.RecordBatch]]:
         """Return the rows of both index tables: table name -> batches."""
         self._sum_messages()
+        self._settle()
         flows = (self._said_rows(), self._happened_rows(), self._unread_rows())
         minutes = (self._minute_rows(), self._unread_minute_rows())
         parts = ((CONNECTION_INDEX, flows), (MINUTE_INDEX, minutes))
@@ -232,7 +388,7 @@ class IndexRows:
         what, count = total["what"].to_numpy(), total["messages"].to_numpy()
         kind, status = what >> 16 & 0xFFFF, what & 0xFFFF
         is_word = ~np.isin(kind, [0, *(self._kinds[name] for name in ("error", "close", "ack"))])
-        sums = _Sums(
+        sums = _NumberSums(
             ("flow", "what"),
             {
                 "messages": "sum",
@@ -266,17 +422,19 @@ class IndexRows:
         flow, what = rows["flow"].to_numpy(), rows["what"].to_numpy()
         return {name: rows[name] for name in rows.column_names if name in CONNECTION_INDEX.schema.names} | {
             "protocol": self._protocols.values(what >> 16, pa.string()),
-            "session_id": self._flows.values(flow >> 32, pa.binary()),
-            "connection_id": self._flows.values(flow & 0xFFFF_FFFF, pa.binary()),
+            "session_id": self._flows.values(flow >> 32),
+            "connection_id": self._flows.values(flow & 0xFFFF_FFFF),
             "direction": self._directions.values(what & 0xFFFF, pa.string()),
             "parting": None if self._partings is None else _partings(rows),
         }
 
     def _happened_rows(self) -> Columns | None:
-        total = self._happened.total()
-        if total is None:
+        if not self._happened:
             return None
+        total = self._connections()
         keys = ["protocol", "connection_id"]
+        if len(pc.unique(total["connection_id"])) == total.num_rows:
+            return {name: total[name] for name in total.column_names} | {"session_id": total["connection_id"]}
         sums = total.group_by(keys, use_threads=False).aggregate([("first_seen", "min"), ("last_seen", "max")])
         ends = _first(total, keys, list(_ENDS))
         # Both have each key once; equal order puts them side by side.
@@ -297,7 +455,7 @@ class IndexRows:
         if total is None:
             return None
         what, count = total["what"].to_numpy(), total["messages"].to_numpy()
-        sums = _Sums(("minute", "what"), {"messages": "sum", "bytes": "sum", "errors": "sum"})
+        sums = _NumberSums(("minute", "what"), {"messages": "sum", "bytes": "sum", "errors": "sum"})
         errors = np.where(np.isin(what & 0xFFFF, [0, self._statuses["ok"]]), 0, count)
         sums.add({"minute": total["minute"], "what": what >> 16, "messages": count, "bytes": total["bytes"], "errors": errors})
         rows = sums.total()
@@ -315,6 +473,13 @@ class IndexRows:
             return None
         nothing = pa.array(np.zeros(total.num_rows, np.int64))
         return {name: total[name] for name in total.column_names} | dict.fromkeys(("messages", "bytes", "errors"), nothing)
+
+
+def _is_alike(column: pa.Array, others: IntArray) -> bool:
+    """Whether each value is that of another row."""
+    codes = column.indices if pa.types.is_dictionary(column.type) else column.dictionary_encode().indices
+    numbers = codes.fill_null(-1).to_numpy(zero_copy_only=False)
+    return bool((numbers == numbers[others]).all())
 
 
 def _plain(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, pa.Array]:
