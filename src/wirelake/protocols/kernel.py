@@ -334,7 +334,7 @@ def _copy_bytes(out: Octets, at: int, data: Octets, start: int, size: int) -> No
 
 def copy(out: Octets, at: int, data: Octets, start: int, size: int) -> None:
     """Copy data[start:start + size] to out[at:at + size], which must not overlap. Kernels call it; see `_loops`."""
-    memoryview(out)[at : at + size] = memoryview(data)[start : start + size]
+    memoryview(out)[at : at + size] = memoryview(data)[start : start + size]  # type: ignore[arg-type]  # an array is a buffer
 
 
 _loops[copy] = _copy_bytes

@@ -28,7 +28,7 @@ from wirelake.capture.packets.flow_table import (
 from wirelake.capture.packets.in_order import OPENING_BYTES, OPENING_COLUMNS
 
 if TYPE_CHECKING:
-    from wirelake.capture.packets.tcp_flows import Tracked
+    from wirelake.capture.packets.tracked import Tracked
 
 __all__ = ["MAX_ADDRESSES", "MAX_OPENINGS", "SESSION_ID_SIZE", "RowFlows", "address", "session_id"]
 
@@ -77,18 +77,19 @@ class RowFlows:
             self.ports[number, 1] = bool(name) and dialect(name, b"") is None
         self.openings = np.zeros((0, OPENING_COLUMNS), np.int64)
         """First segments that showed a dialect; see `in_order.py`."""
+        self._learnt: set[tuple[str, bytes, tuple[str, ...]]] = set()
 
     def learn(self, protocol: str, first: bytes, dialect: tuple[str, ...]) -> None:
         """Let kernels recognise the dialect of flows that begin with the same bytes."""
-        if len(first) > OPENING_BYTES or len(self.openings) >= MAX_OPENINGS:
+        if len(first) > OPENING_BYTES or len(self._learnt) >= MAX_OPENINGS or (protocol, first, dialect) in self._learnt:
             return
+        self._learnt.add((protocol, first, dialect))
         if dialect not in self._dialects:
             self._dialects.append(dialect)
         row = np.zeros((1, OPENING_COLUMNS), np.int64)
         row[0, :3] = self._protocols.index(protocol), self._dialects.index(dialect), len(first)
         row[0, 3 : 3 + len(first)] = list(first)
-        if not (self.openings == row).all(axis=1).any():
-            self.openings = np.concatenate((self.openings, row))
+        self.openings = np.concatenate((self.openings, row))
 
     def began(self, row: int, to_server: bool, kind: int, since: int) -> None:
         """Note how a flow began that Python has."""

@@ -8,7 +8,7 @@ tables for its files. Memory is bounded by the number of groups. Needs no Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,21 +16,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wirelake.lake.decode import index_sums
+from wirelake.lake.decode.index_sums import EMPTY, Columns, FlowIds, Ids, NumberSums, Sums, encoded, first_rows, integers
 from wirelake.lake.tables import connections, messages, quarantine
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX, PARTING
 from wirelake.lake.tables.schema import TIME, Table
 
-__all__ = ["BUFFER_ROWS", "COLUMNS", "INPUTS", "IndexRows"]
+__all__ = ["COLUMNS", "INPUTS", "IndexRows"]
 
 IntArray = npt.NDArray[np.int64]
-Columns = Mapping[str, pa.Array | IntArray]
-"""Columns of rows that are added up."""
-
 INPUTS: Final = (messages.TABLE, connections.TABLE, quarantine.TABLE)
 """Tables whose rows are summed up."""
 
-BUFFER_ROWS: Final = 65_536
-"""Rows that are summed up together: a decoder may give them one by one."""
 _MINUTE_US: Final = 60_000_000
 _NO_TIME: Final = np.iinfo(np.int64).min
 """Sorts before all times, as null does in SQL."""
@@ -43,72 +40,6 @@ COLUMNS: Final = {messages.TABLE.name: _SAID, connections.TABLE.name: _HAPPENED,
 """Table -> the columns that are needed of it."""
 
 
-class _Ids:
-    """Numbers for values: 0 is null, others count from 1."""
-
-    def __init__(self) -> None:
-        self._ids: dict[object, int] = {None: 0}
-
-    def __getitem__(self, value: object) -> int:
-        """Return the number of a value."""
-        return self._ids.setdefault(value, len(self._ids))
-
-    def codes(self, column: pa.ChunkedArray) -> IntArray:
-        """Return the number of each value of a column."""
-        encoded = _encoded(column)
-        ids = np.fromiter((self[value] for value in encoded.dictionary.to_pylist()), np.int64, len(encoded.dictionary))
-        places: IntArray = encoded.indices.fill_null(len(ids)).to_numpy(zero_copy_only=False)
-        return np.append(ids, 0)[places]
-
-    def values(self, ids: IntArray, kind: pa.DataType) -> pa.Array:
-        """Return the values of these numbers."""
-        return pa.array(list(self._ids), kind).take(pa.array(ids))
-
-
-class _Flows:
-    """Numbers for session and connection ids, of which there may be many: 0 is null, others count from 1.
-
-    An id may have several numbers until `settle` gives it one. Nothing is Python for each id.
-    """
-
-    def __init__(self) -> None:
-        self._values = [pa.array([None], pa.binary())]
-        self._settled = self._count = 1
-
-    @property
-    def is_untidy(self) -> bool:
-        """Whether so many numbers were given since `settle` that they take more memory than ids may need."""
-        return self._count > 2 * self._settled + BUFFER_ROWS
-
-    def codes(self, column: pa.ChunkedArray) -> IntArray:
-        """Return a number for each value of a column."""
-        encoded = _encoded(column)
-        base, known = self._count, encoded.dictionary.cast(pa.binary())
-        self._values.append(known)
-        self._count += len(known)
-        places: IntArray = encoded.indices.cast(pa.int64()).fill_null(-base).to_numpy(zero_copy_only=False)
-        return places + base
-
-    def settle(self) -> IntArray:
-        """Give each id one number; returns the new number of each old one."""
-        encoded = _encoded(pa.chunked_array(self._values[1:], pa.binary()))
-        self._values = [self._values[0], encoded.dictionary]
-        self._settled = self._count = 1 + len(encoded.dictionary)
-        places: IntArray = encoded.indices.to_numpy(zero_copy_only=False)
-        return np.concatenate(([0], places + 1))
-
-    def values(self, ids: IntArray) -> pa.Array:
-        """Return the values of these numbers."""
-        return pa.chunked_array(self._values).combine_chunks().take(pa.array(ids))
-
-
-def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    # An empty column has no chunks to combine.
-    return column.unify_dictionaries().combine_chunks() if len(column) else pa.array([], column.type)
-
-
 def _column(batches: Sequence[pa.RecordBatch], name: str) -> pa.ChunkedArray:
     """One column of batches, some of which may have it dictionary-encoded."""
     chunks = [batch.column(name) for batch in batches]
@@ -117,122 +48,23 @@ def _column(batches: Sequence[pa.RecordBatch], name: str) -> pa.ChunkedArray:
     return pa.chunked_array(chunks)
 
 
-class _Sums:
-    """A table of sums by key; rows are added to it in any number."""
-
-    def __init__(self, keys: Sequence[str], sums: Mapping[str, str]) -> None:
-        """`sums` has, by column, what becomes of it: `sum`, `min` or `max`."""
-        self._keys, self._sums = list(keys), dict(sums)
-        self._parts: list[pa.Table] = []
-        self._rows = 0
-        self._most = BUFFER_ROWS
-
-    def add(self, columns: Columns) -> None:
-        """Add rows."""
-        part = pa.table(dict(columns))
-        self._parts.append(part)
-        self._rows += part.num_rows
-        if self._rows > self._most:
-            self.total()
-            self._most = max(BUFFER_ROWS, 2 * self._rows)
-
-    def total(self) -> pa.Table | None:
-        """Return one row for each key; None if there was no row."""
-        if not self._rows:
-            return None
-        rows = pa.concat_tables(self._parts)
-        summed = rows.group_by(self._keys, use_threads=False).aggregate(list(self._sums.items()))
-        summed = summed.select([*self._keys, *(f"{name}_{how}" for name, how in self._sums.items())])
-        self._parts = [summed.rename_columns([*self._keys, *self._sums])]
-        self._rows = summed.num_rows
-        return self._parts[0]
-
-
-_EMPTY: Final = {"sum": 0, "min": np.iinfo(np.int64).max, "max": np.iinfo(np.int64).min}
-"""In place of null, where numbers are added up so."""
-
-
-class _NumberSums:
-    """A table of sums by key, as `_Sums`, where all columns are numbers."""
-
-    def __init__(self, keys: Sequence[str], sums: Mapping[str, str]) -> None:
-        self._keys, self._sums = list(keys), dict(sums)
-        self._parts: list[dict[str, IntArray]] = []
-        self._rows = 0
-        self._most = BUFFER_ROWS
-
-    @property
-    def is_full(self) -> bool:
-        """Whether so many rows were added that `total` should sum them up."""
-        return self._rows > self._most
-
-    def add(self, columns: Columns) -> None:
-        """Add rows."""
-        self._parts.append({name: _integers(values, self._sums.get(name, "sum")) for name, values in columns.items()})
-        self._rows += len(self._parts[-1][self._keys[0]])
-
-    def renumber(self, key: str, new: Callable[[IntArray], IntArray]) -> None:
-        """Change the values of a key; different ones may become the same."""
-        for part in self._parts:
-            part[key] = new(part[key])
-
-    def total(self) -> pa.Table | None:
-        """Return one row for each key; None if there was no row."""
-        if not self._rows:
-            return None
-        rows = {name: np.concatenate([part[name] for part in self._parts]) for name in (*self._keys, *self._sums)}
-        order = np.lexsort([rows[name] for name in reversed(self._keys)])
-        keys = [rows[name][order] for name in self._keys]
-        is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
-        firsts = np.flatnonzero(is_first)
-        summed = dict(zip(self._keys, (key[firsts] for key in keys), strict=True))
-        by = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-        summed |= {name: by[how].reduceat(rows[name][order], firsts) for name, how in self._sums.items()}
-        self._parts, self._rows = [summed], len(firsts)
-        self._most = max(BUFFER_ROWS, 2 * self._rows)
-        masks = {name: values == _EMPTY[self._sums[name]] for name, values in summed.items() if self._sums.get(name, "sum") != "sum"}
-        return pa.table({name: pa.array(values, mask=masks.get(name)) for name, values in summed.items()})
-
-
-def _integers(values: pa.Array | pa.ChunkedArray | IntArray, how: str) -> IntArray:
-    """A column as numbers; null becomes the number that changes no sum."""
-    if isinstance(values, np.ndarray):
-        return values
-    numbers = values.cast(pa.int64())
-    if numbers.null_count:
-        numbers = numbers.fill_null(_EMPTY[how])
-    made: IntArray = numbers.to_numpy() if isinstance(numbers, pa.ChunkedArray) else numbers.to_numpy(zero_copy_only=False)
-    return made
-
-
-def _first(rows: pa.Table, keys: list[str], order: list[str]) -> pa.Table:
-    """Return the first row of each key in this order, nulls first."""
-    by = pa.table([rows[key] for key in keys], keys)
-    for place, name in enumerate(order):
-        by = by.append_column(f"is valid {place}", pc.is_valid(rows[name])).append_column(f"value {place}", rows[name])
-    rows = rows.take(pc.sort_indices(by, [(name, "ascending") for name in by.column_names]))
-    numbered = rows.append_column("row", pa.array(np.arange(rows.num_rows)))
-    return rows.take(numbered.group_by(keys, use_threads=False).aggregate([("row", "min")])["row_min"])
-
-
 class IndexRows:
     """Sums up what one task writes to its files."""
 
     def __init__(self, batch: int, file: str) -> None:
         """`file` is the name that the files of the task have in all tables."""
         self._batch, self._file = batch, file
-        self._protocols, self._directions, self._kinds, self._statuses = _Ids(), _Ids(), _Ids(), _Ids()
-        self._flows, self._subjects = _Flows(), _Ids()  # sessions and connections share numbers: often they are the same
+        self._protocols, self._directions, self._kinds, self._statuses = Ids(), Ids(), Ids(), Ids()
+        self._flows, self._subjects = FlowIds(), Ids()  # sessions and connections share numbers: often they are the same
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
         times = {"first_seen": "min", "last_seen": "max"}
-        self._said = _NumberSums(("flow", "what"), {"messages": "sum", "bytes": "sum", **times})
+        self._said = NumberSums(("flow", "what"), {"messages": "sum", "bytes": "sum", **times})
         self._happened: list[pa.Table] = []
-        self._happened_most = BUFFER_ROWS
-        self._unread = _Sums(("protocol", "session_id", "connection_id"), {"first_seen": "min"})
-        self._minutes = _NumberSums(("minute", "what"), {"messages": "sum", "bytes": "sum"})
-        self._unread_minutes = _Sums(("minute", "protocol"), {"quarantined": "sum"})
+        self._happened_most = index_sums.BUFFER_ROWS
+        self._unread = Sums(("protocol", "session_id", "connection_id"), {"first_seen": "min"})
+        self._minutes = NumberSums(("minute", "what"), {"messages": "sum", "bytes": "sum"})
+        self._unread_minutes = Sums(("minute", "protocol"), {"quarantined": "sum"})
         self._partings: pa.Table | None = None
 
     def add(self, decoded: Mapping[str, Iterable[pa.RecordBatch]]) -> None:
@@ -241,7 +73,7 @@ class IndexRows:
             if batch.num_rows:
                 self._held.append(batch)
                 self._held_rows += batch.num_rows
-                if self._held_rows >= BUFFER_ROWS:
+                if self._held_rows >= index_sums.BUFFER_ROWS:
                     self._sum_messages()
         for batch in decoded.get(connections.TABLE.name, ()):
             if batch.num_rows:
@@ -289,12 +121,12 @@ class IndexRows:
         if self._partings is not None:
             flows = pa.array(settled(self._partings["flow"].to_numpy()))
             renumbered = self._partings.set_column(self._partings.column_names.index("flow"), "flow", flows)
-            self._partings = _first(renumbered, ["flow", "what"], _PARTING_ORDER)
+            self._partings = first_rows(renumbered, ["flow", "what"], _PARTING_ORDER)
 
     def _sum_connections(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch of `connections`: one for each connection, if its rows agree on its ends."""
-        encoded = _encoded(pa.chunked_array([batch.column("connection_id")]))
-        numbers = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        connections_of = encoded(pa.chunked_array([batch.column("connection_id")]))
+        numbers = connections_of.indices.fill_null(len(connections_of.dictionary)).to_numpy(zero_copy_only=False)
         order = np.argsort(numbers, kind="stable")
         is_first = np.ones(len(order), np.bool_)
         is_first[1:] = numbers[order][1:] != numbers[order][:-1]
@@ -305,27 +137,27 @@ class IndexRows:
         is_alike = all(_is_alike(batch.column(name), first_of) for name in ("protocol", *_ENDS))
         ts = batch.column("ts").cast(pa.int64())
         if is_alike:
-            early, late = (_integers(ts, how)[order] for how in ("min", "max"))
+            early, late = (integers(ts, how)[order] for how in ("min", "max"))
             first, last = np.minimum.reduceat(early, starts), np.maximum.reduceat(late, starts)
             batch = batch.take(pa.array(firsts))
-            seen = [pa.array(first, mask=first == _EMPTY["min"]), pa.array(last, mask=last == _EMPTY["max"])]
+            seen = [pa.array(first, mask=first == EMPTY["min"]), pa.array(last, mask=last == EMPTY["max"])]
         else:
             seen = [ts, ts]
         columns = _plain(batch, [name for name in _HAPPENED if name != "ts"])
         self._happened.append(pa.table({**columns, "first_seen": seen[0].cast(TIME), "last_seen": seen[1].cast(TIME)}))
         if sum(part.num_rows for part in self._happened) > self._happened_most:
             self._happened = [self._connections()]
-            self._happened_most = max(BUFFER_ROWS, 2 * self._happened[0].num_rows)
+            self._happened_most = max(index_sums.BUFFER_ROWS, 2 * self._happened[0].num_rows)
 
     def _connections(self) -> pa.Table:
         """Sum up rows of the same connection and ends; most have no other."""
         rows = pa.concat_tables(self._happened).combine_chunks()
-        encoded = _encoded(rows["connection_id"])
-        numbers = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        connections_of = encoded(rows["connection_id"])
+        numbers = connections_of.indices.fill_null(len(connections_of.dictionary)).to_numpy(zero_copy_only=False)
         is_alone = np.bincount(numbers, minlength=1)[numbers] == 1
         if is_alone.all():
             return rows
-        sums = _Sums(("protocol", "connection_id", *_ENDS), {"first_seen": "min", "last_seen": "max"})
+        sums = Sums(("protocol", "connection_id", *_ENDS), {"first_seen": "min", "last_seen": "max"})
         several = rows.filter(pa.array(~is_alone))
         sums.add({name: several[name] for name in several.column_names})
         return pa.concat_tables([rows.filter(pa.array(is_alone)), sums.total().select(rows.column_names)])
@@ -346,7 +178,7 @@ class IndexRows:
             }
         )
         both = [found] if self._partings is None else [self._partings, found]
-        self._partings = _first(pa.concat_tables(both), ["flow", "what"], _PARTING_ORDER)
+        self._partings = first_rows(pa.concat_tables(both), ["flow", "what"], _PARTING_ORDER)
 
     def _sum_quarantine(self, rows: pa.Table) -> None:
         if not rows.num_rows:
@@ -388,7 +220,7 @@ class IndexRows:
         what, count = total["what"].to_numpy(), total["messages"].to_numpy()
         kind, status = what >> 16 & 0xFFFF, what & 0xFFFF
         is_word = ~np.isin(kind, [0, *(self._kinds[name] for name in ("error", "close", "ack"))])
-        sums = _NumberSums(
+        sums = NumberSums(
             ("flow", "what"),
             {
                 "messages": "sum",
@@ -436,7 +268,7 @@ class IndexRows:
         if len(pc.unique(total["connection_id"])) == total.num_rows:
             return {name: total[name] for name in total.column_names} | {"session_id": total["connection_id"]}
         sums = total.group_by(keys, use_threads=False).aggregate([("first_seen", "min"), ("last_seen", "max")])
-        ends = _first(total, keys, list(_ENDS))
+        ends = first_rows(total, keys, list(_ENDS))
         # Both have each key once; equal order puts them side by side.
         sums, ends = (rows.take(pc.sort_indices(rows, [(key, "ascending") for key in keys])) for rows in (sums, ends))
         return {
@@ -455,7 +287,7 @@ class IndexRows:
         if total is None:
             return None
         what, count = total["what"].to_numpy(), total["messages"].to_numpy()
-        sums = _NumberSums(("minute", "what"), {"messages": "sum", "bytes": "sum", "errors": "sum"})
+        sums = NumberSums(("minute", "what"), {"messages": "sum", "bytes": "sum", "errors": "sum"})
         errors = np.where(np.isin(what & 0xFFFF, [0, self._statuses["ok"]]), 0, count)
         sums.add({"minute": total["minute"], "what": what >> 16, "messages": count, "bytes": total["bytes"], "errors": errors})
         rows = sums.total()
