@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirelake.lake.decode import index_rows
+from wirelake.lake.decode import index_sums
 from wirelake.lake.decode.index_rows import INPUTS, IndexRows
 from wirelake.lake.gold.incremental import connection_index, index, minute_index
 from wirelake.lake.jobs.ingest import ingest
@@ -123,7 +123,7 @@ def random_rows(dice, count):
 @pytest.mark.parametrize(("seed", "count", "buffer"), [(1, 3000, 65_536), (2, 3000, 7), (3, 1, 1), (4, 40, 5)])
 def test_random_rows_in_random_batches_give_what_sql_computes(spark, tmp_path, monkeypatch, seed, count, buffer):
     """Plain or dictionary-encoded, one by one or many at once, with nulls everywhere."""
-    monkeypatch.setattr(index_rows, "BUFFER_ROWS", buffer)
+    monkeypatch.setattr(index_sums, "BUFFER_ROWS", buffer)
     dice = random.Random(seed)
     sheets = Sheets(tmp_path, INPUTS, 1)
     made = IndexRows(1, sheets.name)

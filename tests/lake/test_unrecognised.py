@@ -13,7 +13,7 @@ from wirelake import protocols
 from wirelake.capture.blocks import accounting
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.files.identity import identify
-from wirelake.capture.packets.tcp_flows import by_port
+from wirelake.capture.packets.tracked import by_port
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED, Tags, build
 from wirelake.cli.commands import commands
 from wirelake.cli.ingest import print_result

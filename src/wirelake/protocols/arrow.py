@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.protocols.kernel import kernel, over_arrays
+from wirelake.protocols.kernel import copy, kernel, over_arrays
 
 __all__ = [
     "UNLIMITED",
@@ -76,7 +76,7 @@ def _gather(data: Any, starts: Any, lengths: Any, out: Any) -> None:
     at = 0
     for row in range(len(starts)):
         start, length = starts[row], lengths[row]
-        out[at : at + length] = data[start : start + length]
+        copy(out, at, data, start, length)
         at += length
 
 

@@ -44,6 +44,7 @@ __all__ = [
     "active",
     "array",
     "compiled",
+    "copy",
     "fingerprint",
     "i64",
     "i64_le",
@@ -168,6 +169,8 @@ ready: dict[Callable[..., object], Callable[..., object]] = {}
 
 _kernels: list[Callable[..., object]] = []
 _dispatchers: dict[Callable[..., object], Callable[..., object]] = {}
+_loops: dict[object, Callable[..., object]] = {}
+"""Functions that are fast in Python, and the loops that Numba compiles in their place."""
 _use_compiled = False
 _views: dict[Callable[..., object], Callable[..., object]] = {}
 _use_plain = False
@@ -195,6 +198,9 @@ def compiled(function: F) -> F:
                 else:
                     # Lets one kernel call another: Numba asks an object whose type it does not know for it here.
                     each._numba_type_ = numba.types.Dispatcher(_dispatchers[each])  # type: ignore[attr-defined]  # a function's dict
+        for plain, loop in _loops.items():
+            if _dispatchers[loop] is not loop and hasattr(loop, "_numba_type_"):
+                plain._numba_type_ = loop._numba_type_  # type: ignore[attr-defined]  # a function's dict
     return _dispatchers[function]  # type: ignore[return-value]  # a dispatcher is called like its function
 
 
@@ -212,6 +218,7 @@ def _ingredients(function: object, seen: set[object]) -> Iterator[str]:
     if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)
+    yield from _ingredients(_loops.get(function), seen)
     yield function.__qualname__
     yield from _code(function.__code__)
     used = [(name, function.__globals__[name]) for name in function.__code__.co_names if name in function.__globals__]
@@ -315,6 +322,22 @@ def positions(places: list[int], *, compiled: bool | None = None) -> Numbers:
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
 
     return np.array(places, np.int64)
+
+
+@kernel
+def _copy_bytes(out: Octets, at: int, data: Octets, start: int, size: int) -> None:
+    """As `copy`, for Numba, which makes a loop over slices fast: it copies a slice twice, and checks each index of a whole array."""
+    place, chunk = out[at : at + size], data[start : start + size]
+    for index in range(size):
+        place[index] = chunk[index]  # type: ignore[index]  # `out` can be written
+
+
+def copy(out: Octets, at: int, data: Octets, start: int, size: int) -> None:
+    """Copy data[start:start + size] to out[at:at + size], which must not overlap. Kernels call it; see `_loops`."""
+    memoryview(out)[at : at + size] = memoryview(data)[start : start + size]  # type: ignore[arg-type]  # an array is a buffer
+
+
+_loops[copy] = _copy_bytes
 
 
 @kernel

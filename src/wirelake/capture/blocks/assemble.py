@@ -17,7 +17,7 @@ from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_COLUMNS, SEGMENT_C
 from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.blocks.from_packets import FlowAssembler
 from wirelake.capture.blocks.packet_batch import PacketBatch
-from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
+from wirelake.capture.packets.tracked import Dialect, one_dialect
 
 __all__ = ["BLOCK_BYTES", "MAX_SOURCES", "Assembly"]
 

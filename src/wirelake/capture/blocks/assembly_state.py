@@ -21,8 +21,9 @@ from wirelake.capture.blocks.stored_state import Count, End, FilePosition, Numbe
 from wirelake.capture.packets.flow_table import Key
 from wirelake.capture.packets.remembered import KEEP_ALL
 from wirelake.capture.packets.row_flows import SESSION_ID_SIZE
-from wirelake.capture.packets.tcp_flows import UNDECIDED_BYTES, Held, Tracked
+from wirelake.capture.packets.tcp_flows import UNDECIDED_BYTES
 from wirelake.capture.packets.tcp_stream import MAX_GAPS, Budget, Half, SegmentPart
+from wirelake.capture.packets.tracked import Held, Tracked
 from wirelake.capture.packets.udp_flows import Pair
 
 if TYPE_CHECKING:

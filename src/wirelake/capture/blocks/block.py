@@ -71,7 +71,7 @@ ORIGIN_TS: Final = 2
 ORIGIN_COLUMNS: Final = 3
 
 
-class Source(msgspec.Struct, frozen=True):
+class Source(msgspec.Struct, frozen=True, gc=False):
     """One input file: its path, its id by content, and its size when it was planned."""
 
     path: str
@@ -94,7 +94,7 @@ def source_of(offset: int) -> tuple[int, int]:
     return offset >> SOURCE_SHIFT, offset & OFFSET_MASK
 
 
-class Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True, gc=False):
     """A byte range of a source that is accounted for separately: the part that one task read."""
 
     at: int
@@ -104,14 +104,14 @@ class Span(msgspec.Struct, frozen=True):
     """The hash of its bytes, once they are read; see `identity.py`."""
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class Endpoint(msgspec.Struct, frozen=True, gc=False):
     """One end of a flow."""
 
     address: str
     port: int
 
 
-class Flow(msgspec.Struct, frozen=True):
+class Flow(msgspec.Struct, frozen=True, gc=False):
     """One connection as the capture saw it."""
 
     session_id: bytes
@@ -127,7 +127,7 @@ class Flow(msgspec.Struct, frozen=True):
     """The flags of the protocol's limits that its bytes are read with, beyond the specification."""
 
 
-class FlowEvent(msgspec.Struct, frozen=True):
+class FlowEvent(msgspec.Struct, frozen=True, gc=False):
     """An event of a connection: opened, finished, closed or reset."""
 
     flow: int
@@ -142,7 +142,7 @@ class FlowEvent(msgspec.Struct, frozen=True):
     """Size of the block's data when it happened."""
 
 
-class Unrecognised(msgspec.Struct, frozen=True):
+class Unrecognised(msgspec.Struct, frozen=True, gc=False):
     """The peers of bytes that no protocol recognises."""
 
     transport: str
@@ -154,7 +154,7 @@ class Unrecognised(msgspec.Struct, frozen=True):
     why: str
 
 
-class Account(msgspec.Struct, frozen=True):
+class Account(msgspec.Struct, frozen=True, gc=False):
     """Bytes of the source that are in no segment, and why."""
 
     category: str
@@ -172,7 +172,7 @@ class Account(msgspec.Struct, frozen=True):
     last: int = NO_TIME
 
 
-class Unreadable(msgspec.Struct, frozen=True):
+class Unreadable(msgspec.Struct, frozen=True, gc=False):
     """Bytes that the capture layer itself could not read; they are accounted for as `quarantine`."""
 
     offset: int

@@ -12,9 +12,34 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from wirelake.capture.blocks.block import ORIGIN_COLUMNS, SEGMENT_COLUMNS, SEGMENT_FLOW, SEGMENT_MISSING, SEGMENT_STOP, Block, Flow, Source
-from wirelake.capture.blocks.flow_events import EVENT_BY, EVENT_COLUMNS, EVENT_FLOW, EVENT_WHAT, FlowEvents
-from wirelake.protocols.kernel import kernel
+from wirelake.capture.blocks.block import (
+    ORIGIN_COLUMNS,
+    ORIGIN_OFFSET,
+    ORIGIN_START,
+    ORIGIN_TS,
+    SEGMENT_COLUMNS,
+    SEGMENT_FLOW,
+    SEGMENT_MISSING,
+    SEGMENT_START,
+    SEGMENT_STOP,
+    SEGMENT_TO_SERVER,
+    Block,
+    Flow,
+    Source,
+)
+from wirelake.capture.blocks.flow_events import (
+    EVENT_AFTER,
+    EVENT_BY,
+    EVENT_CODE,
+    EVENT_COLUMNS,
+    EVENT_FLOW,
+    EVENT_OFFSET,
+    EVENT_SIDE,
+    EVENT_TS,
+    EVENT_WHAT,
+    FlowEvents,
+)
+from wirelake.protocols.kernel import copy, kernel
 
 __all__ = ["BlockBuilder", "FlowRows", "append", "note"]
 
@@ -31,44 +56,54 @@ COUNTS: Final = 6
 
 
 @kernel
-def append(out: Any, number: int, to_server: int, ts: int, offset: int, missing: int, data: Any, start: int, size: int) -> None:
+def append(
+    collected: Any,
+    origins: Any,
+    segments: Any,
+    counts: Any,
+    number: int,
+    to_server: int,
+    ts: int,
+    offset: int,
+    missing: int,
+    data: Any,
+    start: int,
+    size: int,
+) -> None:
     """Append data[start:start + size] of one direction of a flow; `BlockBuilder.arrays` made space.
 
     They extend the last segment if it is of the same direction and nothing is missing.
     """
-    collected, origins, segments, _, _, counts = out
     at, origin, segment = counts[SIZE], counts[ORIGINS], counts[SEGMENTS]
-    place, chunk = collected[at : at + size], data[start : start + size]
-    for index in range(size):  # Numba copies slices more slowly
-        place[index] = chunk[index]
-    origins[origin, 0] = at
-    origins[origin, 1] = offset
-    origins[origin, 2] = ts
+    copy(collected, at, data, start, size)
+    origins[origin, ORIGIN_START] = at
+    origins[origin, ORIGIN_OFFSET] = offset
+    origins[origin, ORIGIN_TS] = ts
     counts[SIZE] = at + size
     counts[ORIGINS] = origin + 1
-    if counts[IS_OPEN] and not missing and segments[segment - 1, 2] == number and segments[segment - 1, 3] == to_server:
-        segments[segment - 1, 1] = at + size
+    last = segment - 1
+    if counts[IS_OPEN] and not missing and segments[last, SEGMENT_FLOW] == number and segments[last, SEGMENT_TO_SERVER] == to_server:
+        segments[last, SEGMENT_STOP] = at + size
         return
-    segments[segment, 0] = at
-    segments[segment, 1] = at + size
-    segments[segment, 2] = number
-    segments[segment, 3] = to_server
-    segments[segment, 4] = missing
+    segments[segment, SEGMENT_START] = at
+    segments[segment, SEGMENT_STOP] = at + size
+    segments[segment, SEGMENT_FLOW] = number
+    segments[segment, SEGMENT_TO_SERVER] = to_server
+    segments[segment, SEGMENT_MISSING] = missing
     counts[SEGMENTS] = segment + 1
     counts[IS_OPEN] = 1
 
 
 @kernel
-def note(out: Any, number: int, ts: int, offset: int, what: int, by: int) -> None:
+def note(events: Any, counts: Any, number: int, ts: int, offset: int, what: int, by: int) -> None:
     """Append an event of a flow; see `flow_events.py`."""
-    _, _, _, events, _, counts = out
     event = counts[EVENTS]
-    events[event, 0] = number
-    events[event, 1] = ts
-    events[event, 2] = offset
-    events[event, 3] = what
-    events[event, 4] = by
-    events[event, 5] = counts[SIZE]
+    events[event, EVENT_FLOW] = number
+    events[event, EVENT_TS] = ts
+    events[event, EVENT_OFFSET] = offset
+    events[event, EVENT_CODE] = what
+    events[event, EVENT_SIDE] = by
+    events[event, EVENT_AFTER] = counts[SIZE]
     counts[EVENTS] = event + 1
 
 

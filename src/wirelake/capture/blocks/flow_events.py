@@ -6,10 +6,25 @@ from collections.abc import Sequence
 from typing import Any, Final, overload
 
 import numpy as np
+import pyarrow as pa
 
 from wirelake.capture.blocks.block import FlowEvent
 
-__all__ = ["EVENT_BY", "EVENT_COLUMNS", "EVENT_FLOW", "EVENT_OFFSET", "EVENT_WHAT", "FlowEvents", "event_places", "event_words"]
+__all__ = [
+    "EVENT_AFTER",
+    "EVENT_BY",
+    "EVENT_CODE",
+    "EVENT_COLUMNS",
+    "EVENT_FLOW",
+    "EVENT_OFFSET",
+    "EVENT_SIDE",
+    "EVENT_TS",
+    "EVENT_WHAT",
+    "SEEN",
+    "FlowEvents",
+    "event_places",
+    "event_words",
+]
 
 EVENT_FLOW: Final = 0
 EVENT_TS: Final = 1
@@ -19,6 +34,8 @@ EVENT_SIDE: Final = 4
 EVENT_AFTER: Final = 5
 """Size of the block's data when it happened."""
 EVENT_COLUMNS: Final = 6
+SEEN: Final = "seen"
+"""The first row of a connection in a source."""
 EVENT_WHAT: Final = ("opened", "finished", "closed", "reset")
 """The event of each code."""
 EVENT_BY: Final = ("", "client", "server")
@@ -59,12 +76,25 @@ def event_places(events: Sequence[FlowEvent]) -> np.ndarray[Any, Any]:
     return np.array([(event.flow, event.ts, event.offset, event.after) for event in events], np.int64).reshape(-1, 4)
 
 
-def event_words(events: Sequence[FlowEvent]) -> tuple[list[str], list[str], list[str]]:
-    """Return event, side and detail of each event."""
+def event_words(events: Sequence[FlowEvent], before: int = 0) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return event, side and detail of each event; so many rows of connections that were first seen come before them."""
     if isinstance(events, FlowEvents):
-        what, by = events.table[:, EVENT_CODE].tolist(), events.table[:, EVENT_SIDE].tolist()
-        return [EVENT_WHAT[code] for code in what], [EVENT_BY[code] for code in by], [""] * len(what)
-    return [event.what for event in events], [event.by for event in events], [event.detail for event in events]
+        codes = (events.table[:, EVENT_CODE] + 1, events.table[:, EVENT_SIDE], np.zeros(len(events), np.int64))
+        words = ((SEEN, *EVENT_WHAT), EVENT_BY, ("",))
+        first = np.zeros(before, np.int64)
+        what, by, detail = (
+            pa.DictionaryArray.from_arrays(pa.array(np.concatenate((first, code)).astype(np.int32)), pa.array(known, pa.string()))
+            for code, known in zip(codes, words, strict=True)
+        )
+        return what, by, detail
+    none = [""] * before
+    columns = (
+        [SEEN] * before + [event.what for event in events],
+        none + [event.by for event in events],
+        none + [event.detail for event in events],
+    )
+    what, by, detail = (pa.array(values, pa.string()).dictionary_encode() for values in columns)
+    return what, by, detail
 
 
 def _event(row: list[int]) -> FlowEvent:

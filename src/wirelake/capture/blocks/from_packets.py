@@ -39,7 +39,8 @@ from wirelake.capture.packets.dissect import (
 )
 from wirelake.capture.packets.filter import EVERYTHING, PacketFilter
 from wirelake.capture.packets.ip_fragments import Fragments, Part
-from wirelake.capture.packets.tcp_flows import Dialect, Tracker, one_dialect
+from wirelake.capture.packets.tcp_flows import Tracker
+from wirelake.capture.packets.tracked import Dialect, one_dialect
 from wirelake.capture.packets.udp_flows import Datagrams
 from wirelake.protocols.kernel import active, array
 
@@ -63,7 +64,12 @@ def account(records: Array, packets: Array, accounting: Accounting, at: int = 0)
 
     `at` is an offset in their span.
     """
-    kinds = packets[:, REASON]
+    kinds = np.ascontiguousarray(packets[:, REASON])
+    is_tcp = packets[:, TRANSPORT] == TCP
+    if not kinds.any() and is_tcp.all():  # as in most captures
+        size = int(records[:, SIZE].sum() - packets[:, PAYLOAD_SIZE].sum())
+        accounting.add(HEADERS, "link, ip and tcp", size, len(records), at)
+        return np.ones(len(records), np.bool_)
     for reason in np.unique(kinds).tolist():
         sizes = records[kinds == reason, SIZE]
         if reason == IS_FRAGMENT:
@@ -72,7 +78,7 @@ def account(records: Array, packets: Array, accounting: Accounting, at: int = 0)
         elif reason != IS_OURS:
             accounting.add(OTHER, REASONS[reason], int(sizes.sum()), len(sizes), at)
     is_ours = kinds == IS_OURS
-    for name, is_one in (("tcp", packets[:, TRANSPORT] == TCP), ("udp", packets[:, TRANSPORT] != TCP)):
+    for name, is_one in (("tcp", is_tcp), ("udp", ~is_tcp)):
         heads = (records[:, SIZE] - packets[:, PAYLOAD_SIZE])[is_ours & is_one]
         accounting.add(HEADERS, f"link, ip and {name}", int(heads.sum()), len(heads), at)
     leads: Array = kinds <= IS_FRAGMENT
@@ -119,8 +125,9 @@ class FlowAssembler:
             while at < len(packets):
                 at, stop = self._tracker.advance(data, packets, base, at, int(sizes[at]), entries)
                 at = self._special(data, packets, base, at, stop, entries)
+        plain = bytes(data) if at < len(packets) else b""  # its slices are bytes already
         while at < len(packets):
-            at = self._special(data, packets, base, at, min(at + PLAIN_PACKETS, len(packets)), None)
+            at = self._special(plain, packets, base, at, min(at + PLAIN_PACKETS, len(packets)), None)
         self._tracker.settle()
 
     def _special(self, data: bytes | memoryview, packets: Array, base: int, first: int, stop: int, entries: Array | None) -> int:

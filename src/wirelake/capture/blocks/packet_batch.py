@@ -24,7 +24,6 @@ from wirelake.capture.packets.dissect import (
     FLAGS,
     IS_FRAGMENT,
     PACKET_BATCH_COLUMNS,
-    PACKET_COLUMNS,
     PAYLOAD,
     PAYLOAD_AT,
     PAYLOAD_SIZE,
@@ -38,7 +37,7 @@ from wirelake.capture.packets.dissect import (
     WIDTH,
 )
 from wirelake.capture.packets.ip_fragments import Fragments
-from wirelake.protocols.kernel import active, array, kernel
+from wirelake.protocols.kernel import active, array, copy, kernel
 
 __all__ = ["PACKET_BATCH_COLUMNS", "PAYLOAD_AT", "RECORD_AT", "TS_AT", "Packer", "PacketBatch", "pack", "route"]
 
@@ -61,32 +60,35 @@ class PacketBatch(msgspec.Struct):
     """Its span, last, and those before it that may hold IP fragments of its datagrams."""
 
 
-@kernel
-def _end(data: Any, at: int, width: int, port: int) -> int:
-    """Hash one endpoint of a connection."""
-    mixed = port + width
+def _ends(data: Array, starts: Array, width: int, ports: Array) -> Array:
+    """Hash endpoints of connections."""
+    mixed: Array = ports + width
     for index in range(width):
-        mixed = ((mixed ^ (0 + data[at + index])) * 0x01000193) & 0xFFFFFFFF
+        mixed = ((mixed ^ data[starts + index]) * 0x01000193) & 0xFFFFFFFF
     mixed ^= mixed >> 15
     return (mixed * 0x2C1B3C6D) & 0xFFFFFFFF
 
 
-@kernel
-def route(data: Any, packets: Any, buckets: int, numbers: Any) -> None:
-    """Write the bucket of each packet: the same for both directions of a connection."""
-    for index in range(len(packets)):
-        width = int(packets[index, WIDTH])
-        mixed = _end(data, int(packets[index, SOURCE]), width, int(packets[index, SOURCE_PORT]))
-        mixed += _end(data, int(packets[index, DESTINATION]), width, int(packets[index, DESTINATION_PORT]))
-        mixed += int(packets[index, TRANSPORT])
-        numbers[index] = ((mixed ^ (mixed >> 13)) & 0x7FFFFFFF) % buckets
+def route(data: bytes | memoryview, packets: Array, buckets: int) -> Array:
+    """Return the bucket of each packet: the same for both directions of a connection."""
+    numbers = np.zeros(len(packets), np.int64)
+    if buckets == 1:
+        return numbers
+    octets = np.frombuffer(data, np.uint8)
+    for width in np.unique(packets[:, WIDTH]).tolist():
+        mine = np.flatnonzero(packets[:, WIDTH] == width)
+        some = packets[mine]
+        mixed = _ends(octets, some[:, SOURCE], width, some[:, SOURCE_PORT])
+        mixed = mixed + _ends(octets, some[:, DESTINATION], width, some[:, DESTINATION_PORT]) + some[:, TRANSPORT]
+        numbers[mine] = ((mixed ^ (mixed >> 13)) & 0x7FFFFFFF) % buckets
+    return numbers
 
 
 @kernel
-def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any, base: int) -> int:
+def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any, base: int) -> None:
     """Copy addresses and payloads of the chosen packets, and point their rows to the copies.
 
-    `base` is added to their offsets in the source. Returns the bytes copied.
+    `base` is added to their offsets in the source.
     """
     at = 0
     for row in range(len(chosen)):
@@ -97,13 +99,23 @@ def pack(data: Any, packets: Any, chosen: Any, out: Any, table: Any, base: int) 
         table[row, PAYLOAD_AT] += base
         width = int(packets[index, WIDTH])
         for column, size in ((SOURCE, width), (DESTINATION, width), (PAYLOAD, int(packets[index, PAYLOAD_SIZE]))):
-            start = int(packets[index, column])
+            copy(out, at, data, int(packets[index, column]), size)
             table[row, column] = at
-            place, chunk = out[at : at + size], data[start : start + size]
-            for byte in range(size):  # Numba copies slices more slowly
-                place[byte] = chunk[byte]
             at += size
-    return at
+
+
+def pack_plain(data: bytes, packets: Array, chosen: Array, base: int) -> tuple[bytes, Array]:
+    """As `pack`, without a kernel: returns the bytes, and the rows."""
+    table = packets[chosen]
+    table[:, [RECORD_AT, PAYLOAD_AT]] += base
+    columns = [SOURCE, DESTINATION, PAYLOAD]
+    starts, sizes = table[:, columns], table[:, [WIDTH, WIDTH, PAYLOAD_SIZE]]
+    stops = np.cumsum(sizes.reshape(-1)).reshape(-1, len(columns))
+    table[:, columns] = stops - sizes
+    out = b"".join(
+        [data[start:stop] for start, stop in zip(starts.reshape(-1).tolist(), (starts + sizes).reshape(-1).tolist(), strict=True)]
+    )
+    return out, table
 
 
 class Packer:
@@ -135,19 +147,26 @@ class Packer:
         packets = dissected(data, records)
         account(records, packets, self._accounting, base)
         whole = packets[:, REASON] < IS_FRAGMENT
-        numbers = np.zeros(int(whole.sum()), np.int64)
         ours = packets if whole.all() else packets[whole]
-        active(route)(array(data), ours, self._buckets, numbers)
+        numbers = route(data, ours, self._buckets)
         packet_batches = {}
-        for bucket in np.unique(numbers).tolist():
+        for bucket in np.unique(numbers).tolist() if self._buckets > 1 else [0] if len(ours) else []:
             chosen = np.flatnonzero(numbers == bucket)
-            size = int((2 * ours[chosen, WIDTH] + ours[chosen, PAYLOAD_SIZE]).sum())
-            out, table = np.empty(size, np.uint8), np.empty((len(chosen), PACKET_BATCH_COLUMNS), np.int64)
-            active(pack)(array(data), ours, chosen, out, table, base)
-            packet_batches[bucket] = PacketBatch(self._source, self._rank, base, bucket, out.data, table, self._spans)
+            body, table = self._packed(base, data, ours, chosen)
+            packet_batches[bucket] = PacketBatch(self._source, self._rank, base, bucket, body, table, self._spans)
         for index in np.flatnonzero(packets[:, REASON] == IS_FRAGMENT):
             self._fragment(base, data, packets[index].tolist(), records[index].tolist(), packet_batches)
         return list(packet_batches.values())
+
+    def _packed(self, base: int, data: bytes, packets: Array, chosen: Array) -> tuple[bytes | memoryview, Array]:
+        """Return addresses and payloads of the chosen packets, and their rows."""
+        copy_packets = active(pack)
+        if copy_packets is pack:
+            return pack_plain(data, packets, chosen, base)
+        size = int(2 * packets[chosen, WIDTH].sum() + packets[chosen, PAYLOAD_SIZE].sum())
+        out, table = np.empty(size, np.uint8), np.empty((len(chosen), PACKET_BATCH_COLUMNS), np.int64)
+        copy_packets(array(data), packets, chosen, out, table, base)
+        return out.data, table
 
     def finish(self, end: int, *, is_last: bool) -> None:
         """End the split: incomplete datagrams are left to the next split, or dropped if it is the last."""
@@ -185,12 +204,11 @@ class Packer:
             self._add(base, bytes(body), np.array(rows, np.int64), packet_batches)
 
     def _add(self, base: int, body: bytes, rows: Array, packet_batches: dict[int, PacketBatch]) -> None:
-        number = np.zeros(1, np.int64)
-        active(route)(array(body), rows[:1, :PACKET_COLUMNS], self._buckets, number)
-        batch = packet_batches.get(int(number[0]))
+        number = int(route(body, rows[:1], self._buckets)[0])
+        batch = packet_batches.get(number)
         if batch is None:
             empty = np.empty((0, PACKET_BATCH_COLUMNS), np.int64)
-            batch = packet_batches[int(number[0])] = PacketBatch(self._source, self._rank, base, int(number[0]), b"", empty, self._spans)
+            batch = packet_batches[number] = PacketBatch(self._source, self._rank, base, number, b"", empty, self._spans)
         rows[:, [SOURCE, DESTINATION, PAYLOAD]] += len(batch.data)
         batch.data = bytes(batch.data) + body
         joined = np.concatenate((batch.packets, rows))

@@ -27,7 +27,7 @@ from wirelake.capture.files import identity
 from wirelake.capture.files.source_file import Bytes, Compressed, open_source, read_range
 from wirelake.capture.files.split import Split
 from wirelake.capture.packets.filter import EVERYTHING, PacketFilter
-from wirelake.capture.packets.tcp_flows import Dialect, one_dialect
+from wirelake.capture.packets.tracked import Dialect, one_dialect
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
 
 __all__ = ["WINDOW", "account_compression", "account_records", "open_container", "read", "walk_split", "walked_mark"]
@@ -83,8 +83,11 @@ def account_records(step: Window, accounting: Accounting) -> np.ndarray[Any, Any
     """Account for everything in a window that is not inside a packet; returns the packets."""
     rows = step.rows
     is_packet = rows[:, KIND] == RECORD_PACKET
-    packets: np.ndarray[Any, Any] = rows[is_packet]
-    accounting.add(CONTAINER, "packet record", int((packets[:, LENGTH] - packets[:, SIZE]).sum()), len(packets), step.base)
+    packets: np.ndarray[Any, Any] = rows if is_packet.all() else rows[is_packet]
+    around = int(packets[:, LENGTH].sum() - packets[:, SIZE].sum())
+    accounting.add(CONTAINER, "packet record", around, len(packets), step.base)
+    if len(packets) == len(rows):
+        return packets
     is_bad = rows[:, KIND] >= RECORD_BAD_DATA
     for kind in np.unique(rows[~is_packet & ~is_bad, KIND]).tolist():
         sizes = rows[rows[:, KIND] == kind, LENGTH]

@@ -179,7 +179,7 @@ class StepReader:
                 block, sent = partition(block, self._partitioned, self._buckets)
                 yield from (Partitioned(one, self._rank, step.base, bucket) for bucket, one in sent.items())
             if not exported.all():
-                yield from self._packer.window(step.base, step.data, packets[~exported])
+                yield from self._packer.window(step.base, step.data, packets[~exported] if exported.any() else packets)
         yield from _complete(self._source, self._spans, block, self._accounting)
 
     def finish(self, end: int, file: Bytes, mark: bytes = b"", *, is_last: bool) -> Iterator[Block]:

@@ -31,6 +31,7 @@ __all__ = [
     "FROM_START",
     "HELD_AT",
     "HELD_TS",
+    "KEYS",
     "LOST",
     "NEXT",
     "NUMBER",
@@ -38,6 +39,7 @@ __all__ = [
     "OWNED",
     "PORT",
     "PROTOCOL",
+    "ROWS",
     "SINCE",
     "SINCE_KIND",
     "STATE",
@@ -47,7 +49,7 @@ __all__ = [
     "WORDS",
     "FlowTable",
     "Key",
-    "find",
+    "search",
     "start",
 ]
 
@@ -139,26 +141,48 @@ def _is_key(flows: Any, ends: Any, entry: int, data: Any, source: int, destinati
 
 
 @kernel
-def find(table: Any, data: Any, source: int, destination: int, width: int, port: int, other: int) -> tuple[int, int]:
+def search(
+    flows: Any,
+    ends: Any,
+    alive: Any,
+    slots: Any,
+    secret: Any,
+    data: Any,
+    source: int,
+    destination: int,
+    width: int,
+    port: int,
+    other: int,
+) -> tuple[int, int]:
     """Return (key number of a flow or -1, place in the hash) of a packet's endpoints, whose addresses are in `data`."""
-    flows, _, ends, alive, slots, _, secret = table
     mask = len(slots) - 1
     slot = _hashed(data, source, destination, width, port, other, secret) & mask
     while slots[slot]:
         entry = slots[slot] - 1
         if _is_key(flows, ends, entry, data, source, destination, width, port, other):
-            if alive[entry]:
-                return entry, slot
-            return -1, slot
+            return (entry if alive[entry] else -1), slot
         slot = (slot + 1) & mask
     return -1, slot
 
 
 @kernel
-def start(table: Any, data: Any, source: int, destination: int, width: int, port: int, other: int) -> int:
+def start(
+    flows: Any,
+    halves: Any,
+    ends: Any,
+    alive: Any,
+    slots: Any,
+    counts: Any,
+    secret: Any,
+    data: Any,
+    source: int,
+    destination: int,
+    width: int,
+    port: int,
+    other: int,
+) -> int:
     """Add a row for a new flow; returns it. Rows that had its keys lose them."""
-    flows, halves, ends, alive, slots, counts, _ = table
-    row = counts[ROWS]
+    row = int(counts[ROWS])
     counts[ROWS] = row + 1
     for column in range(FLOW_COLUMNS):
         flows[row, column] = 0
@@ -179,16 +203,16 @@ def start(table: Any, data: Any, source: int, destination: int, width: int, port
         alive[half] = 0
     for entry in (2 * row, 2 * row + 1):  # an endpoint that sends to itself has one key: the second counts
         if entry & 1:
-            before, slot = find(table, data, source, destination, width, port, other)
+            before, slot = search(flows, ends, alive, slots, secret, data, source, destination, width, port, other)
         else:
-            before, slot = find(table, data, destination, source, width, other, port)
+            before, slot = search(flows, ends, alive, slots, secret, data, destination, source, width, other, port)
         if before >= 0:
             alive[before] = 0
             counts[KEYS] -= 1
         slots[slot] = entry + 1
         alive[entry] = 1
         counts[KEYS] += 1
-    return int(row)
+    return row
 
 
 @kernel
@@ -269,19 +293,20 @@ class FlowTable:
         here, there = ends[:width], ends[4 * WORDS : 4 * WORDS + width]
         return (here, port, there, other) if entry & 1 else (there, other, here, port)
 
-    def entries(self) -> list[int]:
+    def entries(self) -> Array:
         """Return the numbers of all keys that lead to a flow, in the order in which flows began."""
-        numbers: list[int] = np.flatnonzero(self.alive[: 2 * self.rows]).tolist()
-        return numbers
+        return np.flatnonzero(self.alive[: 2 * self.rows])
 
     def find(self, key: Key) -> int:
         """Return the number of a key; -1 if no flow has it."""
-        search = active(find)
-        if search is not find:
+        lookup = active(search)
+        if lookup is not search:
             source, port, destination, other = key
-            return int(search(self.arrays, array(source + destination), 0, len(source), len(source), port, other)[0])
+            flows, _, ends, alive, slots, _, secret = self.arrays
+            width = len(source)
+            return int(lookup(flows, ends, alive, slots, secret, array(source + destination), 0, width, width, port, other)[0])
         if self._known is None:
-            self._known = {self.key(entry): entry for entry in self.entries()}
+            self._known = {self.key(entry): entry for entry in self.entries().tolist()}
         return self._known.get(key, -1)
 
     def start(self, key: Key) -> int:
@@ -293,7 +318,7 @@ class FlowTable:
         begin = active(start)
         if begin is not start:
             self._known = None
-            return int(begin(self.arrays, array(source + destination), 0, width, width, port, other))
+            return int(begin(*self.arrays, array(source + destination), 0, width, width, port, other))
         row, back = self.rows, (destination, other, source, port)
         dropped = {entry for entry in (self.find(key), self.find(back)) if entry >= 0}
         self.alive[list(dropped)] = 0
@@ -310,9 +335,9 @@ class FlowTable:
         self._is_hashed = False
         return row
 
-    def drop(self, entries: list[int]) -> None:
+    def drop(self, entries: Array) -> None:
         """Remove keys."""
-        if not entries:
+        if not len(entries):
             return
         self.counts[KEYS] -= int(self.alive[entries].sum())
         self.alive[entries] = 0
@@ -337,7 +362,7 @@ class FlowTable:
         self._allocate(capacity)
         self.flows[: len(rows)], self.halves[: len(both)] = flows[rows], halves[both]
         self.ends[: len(rows)], self.alive[: len(both)] = ends[rows], alive[both]
-        self._recent.renumber(both.tolist())
+        self._recent.renumber(both)
         self.counts[ROWS] = len(rows)
         self._is_hashed = False
         self._known = None

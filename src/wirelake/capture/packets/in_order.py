@@ -46,17 +46,19 @@ from wirelake.capture.packets.flow_table import (
     FROM_START,
     HELD_AT,
     HELD_TS,
+    KEYS,
     LOST,
     NEXT,
     NUMBER,
     OWNED,
     PROTOCOL,
+    ROWS,
     SINCE,
     SINCE_KIND,
     STATE,
     TO_SERVER,
     UNDECIDED,
-    find,
+    search,
     start,
 )
 from wirelake.capture.packets.remembered import RING_BYTES, RING_COLUMNS, TOTAL, remember
@@ -78,6 +80,11 @@ OPENING_BYTES: Final = 64
 """Bytes of the longest first segment that is recognised by a kernel."""
 OPENING_COLUMNS: Final = 3 + OPENING_BYTES
 """An opening: protocol, dialect, size, and the bytes of a first segment that showed the dialect before."""
+
+SPECIAL: Final = 0
+"""Python must take the packet."""
+STARTS: Final = 1
+FOLLOWS: Final = 2
 
 OPENED, FINISHED_EVENT, CLOSED_EVENT, RESET = 0, 1, 2, 3
 """Codes of `flow_events.EVENT_WHAT`."""
@@ -112,10 +119,9 @@ def _dialect(openings: Any, protocol: int, data: Any, at: int, size: int) -> int
 
 
 @kernel
-def _number(flows: Any, out: Any, row: int) -> int:
+def _number(flows: Any, numbered: Any, counts: Any, row: int) -> int:
     """The number of a flow in the block."""
     if flows[row, NUMBER] < 0:
-        numbered, counts = out[4], out[5]
         flows[row, NUMBER] = counts[FLOWS]
         numbered[counts[FLOWS]] = row
         counts[FLOWS] += 1
@@ -123,33 +129,10 @@ def _number(flows: Any, out: Any, row: int) -> int:
 
 
 @kernel
-def _forget(kept: Any, slot: int) -> None:
-    rings, counts = kept[0], kept[3]
+def _forget(rings: Any, counts: Any, slot: int) -> None:
     counts[TOTAL] -= rings[slot, RING_BYTES]
     for column in range(RING_COLUMNS):
         rings[slot, column] = 0
-
-
-@kernel
-def _begin(table: Any, data: Any, packet: Any, ports: Any) -> int:
-    """Add a flow that begins with this packet, if its port is known; as `Tracker._start`. Returns its row."""
-    flags, port, other = packet[FLAGS], packet[SOURCE_PORT], packet[DESTINATION_PORT]
-    width = int(packet[WIDTH])
-    row = start(table, data, int(packet[SOURCE]), int(packet[DESTINATION]), width, int(port), int(other))
-    flows = table[0]
-    if flags & SYN:
-        to_server = 0 if flags & ACK else 1
-        flows[row, SINCE_KIND] = BY_SEQUENCE
-        flows[row, SINCE] = packet[SEQUENCE] if to_server else (packet[ACKNOWLEDGED] - 1) & MASK
-    else:
-        to_server = _is_client(ports, int(port), int(other))
-        flows[row, SINCE_KIND] = BY_TIME if packet[TS_AT] != NO_TIME else BY_BYTE
-        flows[row, SINCE] = packet[TS_AT] if packet[TS_AT] != NO_TIME else packet[SEQUENCE]
-    protocol = _protocol(ports, int(port), int(other), to_server)
-    flows[row, TO_SERVER] = to_server
-    flows[row, PROTOCOL] = protocol
-    flows[row, STATE] = UNDECIDED if ports[protocol, 1] else FAST
-    return row
 
 
 @kernel
@@ -168,102 +151,68 @@ def _protocol(ports: Any, port: int, other: int, to_server: int) -> int:
 
 
 @kernel
-def _is_known(ports: Any, packet: Any) -> bool:
+def _name(flows: Any, row: int, packets: Any, at: int, ports: Any) -> int:
+    """Note how a flow began with this packet, whose port is known; as `Tracker._start`. Returns whether the client sent it."""
+    flags, port, other = int(packets[at, FLAGS]), int(packets[at, SOURCE_PORT]), int(packets[at, DESTINATION_PORT])
+    if flags & SYN:
+        to_server = 0 if flags & ACK else 1
+        flows[row, SINCE_KIND] = BY_SEQUENCE
+        flows[row, SINCE] = packets[at, SEQUENCE] if to_server else (packets[at, ACKNOWLEDGED] - 1) & MASK
+    else:
+        to_server = _is_client(ports, port, other)
+        has_time = packets[at, TS_AT] != NO_TIME
+        flows[row, SINCE_KIND] = BY_TIME if has_time else BY_BYTE
+        flows[row, SINCE] = packets[at, TS_AT] if has_time else packets[at, SEQUENCE]
+    protocol = _protocol(ports, port, other, to_server)
+    flows[row, TO_SERVER] = to_server
+    flows[row, PROTOCOL] = protocol
+    flows[row, STATE] = UNDECIDED if ports[protocol, 1] else FAST
+    return to_server
+
+
+@kernel
+def _is_known(ports: Any, packets: Any, at: int) -> bool:
     """Whether a kernel may begin a flow with this packet: its port is known."""
-    return bool(ports[packet[SOURCE_PORT], 0] != 0 or ports[packet[DESTINATION_PORT], 0] != 0)
+    return bool(ports[packets[at, SOURCE_PORT], 0] != 0 or ports[packets[at, DESTINATION_PORT], 0] != 0)
 
 
 @kernel
-def _follow(table: Any, kept: Any, out: Any, ports: Any, openings: Any, limits: Any, data: Any, packet: Any, entry: int) -> bool:
-    """Take a packet of the flow with this key, or of a new one (-1); returns False if Python must take it."""
-    flows, halves = table[0], table[1]
-    size, flags, sequence = int(packet[PAYLOAD_SIZE]), int(packet[FLAGS]), int(packet[SEQUENCE])
+def _verdict(
+    flows: Any, halves: Any, counts: Any, ports: Any, openings: Any, limits: Any, data: Any, packets: Any, at: int, entry: int
+) -> tuple[int, int]:
+    """Return what a packet is to the flow with this key, or without one (-1): `SPECIAL`, `STARTS` or `FOLLOWS`; and a new dialect."""
+    size, flags = int(packets[at, PAYLOAD_SIZE]), int(packets[at, FLAGS])
     is_syn = flags & SYN != 0
-    if packet[MISSING] or (size and flags & (RST | SYN)):
-        return False
-    data_at = (sequence + 1) & MASK if is_syn else sequence
-    row, to_server, is_start = 0, 0, entry < 0
+    if packets[at, MISSING] or (size and flags & (RST | SYN)):
+        return SPECIAL, -1
+    data_at = (int(packets[at, SEQUENCE]) + is_syn) & MASK
+    row = entry >> 1
+    is_start, to_server = entry < 0, 0
     if not is_start:
-        row = entry >> 1
-        to_server = flows[row, TO_SERVER] if entry & 1 else 1 - flows[row, TO_SERVER]
+        to_server = int(flows[row, TO_SERVER]) if entry & 1 else 1 - int(flows[row, TO_SERVER])
         if flows[row, STATE] == OWNED:
-            return False
+            return SPECIAL, -1
         # Bytes without a SYN that begin a connection are far from the next ones: Python takes those.
-        if is_syn and _is_new(halves, row, to_server, data_at, int(packet[ACKNOWLEDGED]), flags):
+        if is_syn and _is_new(halves, row, to_server, data_at, int(packets[at, ACKNOWLEDGED]), flags):
             if flows[row, STATE] == UNDECIDED:
-                return False
+                return SPECIAL, -1
             is_start = True
-    if is_start and (size or limits[3] or not _is_known(ports, packet) or table[5][1] >= limits[0]):
-        return False
-    if is_start and table[5][0] >= len(flows):
-        return False
-    here = 2 * row + to_server
-    dialect = -1
-    if not is_start:
-        is_next = halves[here, NEXT] >= 0 and data_at == halves[here, NEXT] & MASK and halves[here, LOST] == 0
-        if size and not is_next:
-            return False
-        if flows[row, STATE] == UNDECIDED:
-            if flags & (RST | FIN) or (is_syn and limits[3]):
-                return False
-            if size:
-                dialect = _dialect(openings, int(flows[row, PROTOCOL]), data, int(packet[PAYLOAD]), size)
-                if dialect < 0:
-                    return False
-    elif flags & (RST | FIN):
-        return False
-    # From here on the packet is taken.
-    ts, record = packet[TS_AT], packet[RECORD_AT] + limits[2]
     if is_start:
-        if entry >= 0:
-            _forget(kept, 2 * row)
-            _forget(kept, 2 * row + 1)
-        row = _begin(table, data, packet, ports)
-        to_server = flows[row, TO_SERVER]
-        here = 2 * row + to_server
-    there = 2 * row + 1 - to_server
-    if is_syn and not halves[here, FROM_START]:
-        if halves[here, NEXT] < 0:
-            halves[here, NEXT] = BASE + data_at
-            halves[here, FIRST] = BASE + data_at
-            halves[here, LOST] = 0
-        halves[here, FROM_START] = 1
-        if not halves[there, FROM_START]:
-            if flows[row, STATE] == UNDECIDED:
-                flows[row, HELD_TS] = ts
-                flows[row, HELD_AT] = record
-            else:
-                note(out, _number(flows, out, row), ts, record, OPENED, 1)
-    if size:
-        if dialect >= 0:
-            flows[row, STATE] = FAST
-            flows[row, DIALECT] = dialect
-            if flows[row, HELD_AT] >= 0:
-                note(out, _number(flows, out, row), flows[row, HELD_TS], flows[row, HELD_AT], OPENED, 1)
-                flows[row, HELD_AT] = -1
-        payload = int(packet[PAYLOAD])
-        append(out, _number(flows, out, row), to_server, ts, packet[PAYLOAD_AT] + limits[2], 0, data, payload, size)
-        remember(kept, here, halves[here, NEXT], data, payload, size, limits[1])
-        halves[here, NEXT] += size
-    side = 1 if to_server else 2
-    if flags & RST:
-        if not flows[row, CLOSED]:
-            flows[row, CLOSED] = 1
-            note(out, _number(flows, out, row), ts, record, RESET, side)
-    elif flags & FIN and not halves[here, FINISHED]:
-        halves[here, FINISHED] = 1
-        note(out, _number(flows, out, row), ts, record, FINISHED_EVENT, side)
-        if halves[there, FINISHED] and not flows[row, CLOSED]:
-            flows[row, CLOSED] = 1
-            note(out, _number(flows, out, row), ts, record, CLOSED_EVENT, 0)
-    return True
-
-
-@kernel
-def _entry(table: Any, data: Any, packet: Any) -> int:
-    """The key number of a TCP packet's flow; -1: it has none."""
-    source, destination, width = int(packet[SOURCE]), int(packet[DESTINATION]), int(packet[WIDTH])
-    return int(find(table, data, source, destination, width, int(packet[SOURCE_PORT]), int(packet[DESTINATION_PORT]))[0])
+        is_full = counts[KEYS] >= limits[0] or counts[ROWS] >= len(flows)
+        if size or limits[3] or is_full or flags & (RST | FIN) or not _is_known(ports, packets, at):
+            return SPECIAL, -1
+        return STARTS, -1
+    here = 2 * row + to_server
+    if size and (halves[here, NEXT] < 0 or data_at != halves[here, NEXT] & MASK or halves[here, LOST] != 0):
+        return SPECIAL, -1
+    if flows[row, STATE] != UNDECIDED:
+        return FOLLOWS, -1
+    if flags & (RST | FIN) or (is_syn and limits[3]):
+        return SPECIAL, -1
+    if not size:
+        return FOLLOWS, -1
+    dialect = _dialect(openings, int(flows[row, PROTOCOL]), data, int(packets[at, PAYLOAD]), size)
+    return (FOLLOWS if dialect >= 0 else SPECIAL), dialect
 
 
 @kernel
@@ -272,23 +221,79 @@ def advance(
 ) -> tuple[int, int]:
     """Take packets from `at` on; returns (first packet that Python must take, the one after the last that it must take).
 
-    `entries` gets the key numbers of these packets, -1 for none. They hold as long as keys of the table stay as they are.
+    `entries` gets the key numbers of these packets, -1 for none. They hold as long as keys of the table stay as they are. Arrays are taken
+    out of their tuples once: Numba counts references to each array that is taken out, or that is a slice of another.
     """
+    flows, halves, ends, alive, slots, counts, secret = table
+    rings, pieces, held, kept_counts = kept
+    collected, origins, segments, events, numbered, out_counts = out
     while at < len(packets):
-        packet = packets[at]
-        if packet[REASON] != IS_OURS or packet[TRANSPORT] != TCP:
+        if packets[at, REASON] != IS_OURS or packets[at, TRANSPORT] != TCP:
             break
-        entry = _entry(table, data, packet)
-        if not _follow(table, kept, out, ports, openings, limits, data, packet, entry):
+        source, destination, width = int(packets[at, SOURCE]), int(packets[at, DESTINATION]), int(packets[at, WIDTH])
+        port, other = int(packets[at, SOURCE_PORT]), int(packets[at, DESTINATION_PORT])
+        entry = search(flows, ends, alive, slots, secret, data, source, destination, width, port, other)[0]
+        verdict, dialect = _verdict(flows, halves, counts, ports, openings, limits, data, packets, at, entry)
+        if verdict == SPECIAL:
             entries[at] = entry
             break
+        if verdict == STARTS:
+            if entry >= 0:
+                _forget(rings, kept_counts, entry & -2)
+                _forget(rings, kept_counts, entry | 1)
+            row = start(flows, halves, ends, alive, slots, counts, secret, data, source, destination, width, port, other)
+            to_server = _name(flows, row, packets, at, ports)
+        else:
+            row = entry >> 1
+            to_server = int(flows[row, TO_SERVER]) if entry & 1 else 1 - int(flows[row, TO_SERVER])
+        size, flags = int(packets[at, PAYLOAD_SIZE]), int(packets[at, FLAGS])
+        ts, record = packets[at, TS_AT], packets[at, RECORD_AT] + limits[2]
+        here, there = 2 * row + to_server, 2 * row + 1 - to_server
+        if flags & SYN and not halves[here, FROM_START]:
+            if halves[here, NEXT] < 0:
+                first = BASE + ((packets[at, SEQUENCE] + 1) & MASK)
+                halves[here, NEXT] = first
+                halves[here, FIRST] = first
+                halves[here, LOST] = 0
+            halves[here, FROM_START] = 1
+            if not halves[there, FROM_START]:
+                if flows[row, STATE] == UNDECIDED:
+                    flows[row, HELD_TS] = ts
+                    flows[row, HELD_AT] = record
+                else:
+                    note(events, out_counts, _number(flows, numbered, out_counts, row), ts, record, OPENED, 1)
+        if size:
+            number = _number(flows, numbered, out_counts, row)
+            if dialect >= 0:
+                flows[row, STATE] = FAST
+                flows[row, DIALECT] = dialect
+                if flows[row, HELD_AT] >= 0:
+                    note(events, out_counts, number, flows[row, HELD_TS], flows[row, HELD_AT], OPENED, 1)
+                    flows[row, HELD_AT] = -1
+            payload, place = int(packets[at, PAYLOAD]), packets[at, PAYLOAD_AT] + limits[2]
+            append(collected, origins, segments, out_counts, number, to_server, ts, place, 0, data, payload, size)
+            remember(rings, pieces, held, kept_counts, here, halves[here, NEXT], data, payload, size, limits[1])
+            halves[here, NEXT] += size
+        side = 1 if to_server else 2
+        if flags & RST:
+            if not flows[row, CLOSED]:
+                flows[row, CLOSED] = 1
+                note(events, out_counts, _number(flows, numbered, out_counts, row), ts, record, RESET, side)
+        elif flags & FIN and not halves[here, FINISHED]:
+            number = _number(flows, numbered, out_counts, row)
+            halves[here, FINISHED] = 1
+            note(events, out_counts, number, ts, record, FINISHED_EVENT, side)
+            if halves[there, FINISHED] and not flows[row, CLOSED]:
+                flows[row, CLOSED] = 1
+                note(events, out_counts, number, ts, record, CLOSED_EVENT, 0)
         at += 1
     stop = at + 1
     while stop < len(packets):
-        packet = packets[stop]
-        if packet[REASON] == IS_OURS and packet[TRANSPORT] == TCP:
-            entry = _entry(table, data, packet)
-            if entry < 0 or table[0][entry >> 1, STATE] != OWNED:
+        if packets[stop, REASON] == IS_OURS and packets[stop, TRANSPORT] == TCP:
+            source, destination, width = int(packets[stop, SOURCE]), int(packets[stop, DESTINATION]), int(packets[stop, WIDTH])
+            port, other = int(packets[stop, SOURCE_PORT]), int(packets[stop, DESTINATION_PORT])
+            entry = search(flows, ends, alive, slots, secret, data, source, destination, width, port, other)[0]
+            if entry < 0 or flows[entry >> 1, STATE] != OWNED:
                 break
             entries[stop] = entry
         stop += 1

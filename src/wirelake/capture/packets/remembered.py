@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 
-from wirelake.protocols.kernel import active, array, kernel
+from wirelake.protocols.kernel import active, array, copy, kernel
 
 __all__ = ["KEEP_ALL", "RING_COLUMNS", "Remembered", "remember"]
 
@@ -87,17 +87,16 @@ def _drop_oldest(rings: Any, pieces: Any, counts: Any, slot: int, limit: int) ->
 
 
 @kernel
-def remember(kept: Any, slot: int, position: int, data: Any, start: int, size: int, limit: int) -> None:
+def remember(
+    rings: Any, pieces: Any, held: Any, counts: Any, slot: int, position: int, data: Any, start: int, size: int, limit: int
+) -> None:
     """Keep data[start:start + size] as the next delivered bytes of a direction; `Remembered.arrays` made space."""
-    rings, pieces, held, counts = kept
     number = _new_piece(rings, pieces, counts, slot)
     at = counts[BYTES_USED]
     pieces[number, PIECE_POSITION] = position
     pieces[number, PIECE_SIZE] = size
     pieces[number, PIECE_AT] = at
-    place, chunk = held[at : at + size], data[start : start + size]
-    for index in range(size):  # Numba copies slices more slowly
-        place[index] = chunk[index]
+    copy(held, at, data, start, size)
     counts[BYTES_USED] = at + size
     counts[TOTAL] += size
     rings[slot, RING_BYTES] += size
@@ -119,7 +118,7 @@ def _compact(slots: int, rings: Any, pieces_before: Any, held_before: Any, piece
             pieces[number, PIECE_POSITION] = pieces_before[old, PIECE_POSITION]
             pieces[number, PIECE_SIZE] = size
             pieces[number, PIECE_AT] = at
-            held[at : at + size] = held_before[place : place + size]
+            copy(held, at, held_before, place, size)
             number += 1
             at += size
     counts[BYTES_USED] = at
@@ -157,15 +156,15 @@ class Remembered:
         self._slots += 1
         return self._slots - 1
 
-    def renumber(self, slots: list[int]) -> None:
-        """Keep only these directions, numbered in this order."""
+    def renumber(self, slots: Array) -> None:
+        """Keep only these directions, numbered in this order, which is ascending."""
         if self._lists is None:
             rings = np.zeros((2 * len(slots), RING_COLUMNS), np.int64)
-            known = [slot for slot in slots if slot < len(self._rings)]  # the others are new, and keep nothing
+            known = slots[slots < len(self._rings)]  # the others are new, and keep nothing
             rings[: len(known)] = self._rings[known]
             self._rings = rings
             return
-        numbers = {old: new for new, old in enumerate(slots)}
+        numbers = {old: new for new, old in enumerate(slots.tolist())}
         self._lists = {numbers[slot]: mine for slot, mine in self._lists.items() if slot in numbers}
         self._list_sizes = {numbers[slot]: size for slot, size in self._list_sizes.items() if slot in numbers}
 
@@ -203,7 +202,7 @@ class Remembered:
         if self._counts[BYTES_USED] + len(chunk) > len(self._held) or 5 * self._counts[PIECES_USED] + 4 > len(self._pieces):
             self._reserve(len(chunk), 1, len(self._rings))
         kept = (self._rings, self._pieces, self._held, self._counts)
-        active(remember)(kept, slot, position, array(chunk), 0, len(chunk), limit)
+        active(remember)(*kept, slot, position, array(chunk), 0, len(chunk), limit)
 
     def remember(self, slot: int, position: int, chunk: bytes, limit: int) -> None:
         """Keep the next delivered bytes of a direction, and drop the oldest beyond a limit."""
@@ -221,14 +220,14 @@ class Remembered:
         self._list_sizes[slot] = held
         self._list_total += held - before
 
-    def forget(self, slots: Iterable[int]) -> None:
+    def forget(self, slots: Array) -> None:
         """Drop what is kept of these directions."""
         if self._lists is None:
-            known = np.array([slot for slot in slots if slot < len(self._rings)], np.int64)
+            known = slots[slots < len(self._rings)]
             self._counts[TOTAL] -= int(self._rings[known, RING_BYTES].sum())
             self._rings[known] = 0
             return
-        for slot in slots:
+        for slot in slots.tolist():
             if self._lists.pop(slot, None) is not None:
                 self._list_total -= self._list_sizes.pop(slot)
 

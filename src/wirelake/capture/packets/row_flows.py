@@ -28,7 +28,7 @@ from wirelake.capture.packets.flow_table import (
 from wirelake.capture.packets.in_order import OPENING_BYTES, OPENING_COLUMNS
 
 if TYPE_CHECKING:
-    from wirelake.capture.packets.tcp_flows import Tracked
+    from wirelake.capture.packets.tracked import Tracked
 
 __all__ = ["MAX_ADDRESSES", "MAX_OPENINGS", "SESSION_ID_SIZE", "RowFlows", "address", "session_id"]
 
@@ -77,18 +77,19 @@ class RowFlows:
             self.ports[number, 1] = bool(name) and dialect(name, b"") is None
         self.openings = np.zeros((0, OPENING_COLUMNS), np.int64)
         """First segments that showed a dialect; see `in_order.py`."""
+        self._learnt: set[tuple[str, bytes, tuple[str, ...]]] = set()
 
     def learn(self, protocol: str, first: bytes, dialect: tuple[str, ...]) -> None:
         """Let kernels recognise the dialect of flows that begin with the same bytes."""
-        if len(first) > OPENING_BYTES or len(self.openings) >= MAX_OPENINGS:
+        if len(first) > OPENING_BYTES or len(self._learnt) >= MAX_OPENINGS or (protocol, first, dialect) in self._learnt:
             return
+        self._learnt.add((protocol, first, dialect))
         if dialect not in self._dialects:
             self._dialects.append(dialect)
         row = np.zeros((1, OPENING_COLUMNS), np.int64)
         row[0, :3] = self._protocols.index(protocol), self._dialects.index(dialect), len(first)
         row[0, 3 : 3 + len(first)] = list(first)
-        if not (self.openings == row).all(axis=1).any():
-            self.openings = np.concatenate((self.openings, row))
+        self.openings = np.concatenate((self.openings, row))
 
     def began(self, row: int, to_server: bool, kind: int, since: int) -> None:
         """Note how a flow began that Python has."""
@@ -117,22 +118,29 @@ class RowFlows:
         self._table.flows[rows, NUMBER] = -1
         fresh = [row for row in rows if row not in self._named and row not in tracked]
         self._named.update(zip(fresh, self._many(fresh), strict=True))
-        return [self.flow(row, tracked.get(row)) for row in rows]
+        named = self._named
+        return [self.flow(row, tracked.get(row)) for row in rows] if tracked else [named[row] for row in rows]
 
     def _many(self, rows: list[int]) -> Iterator[Flow]:
         """Yield the flows of rows whose protocol is known by port; as `flow`, but many at once."""
         columns = [SINCE_KIND, SINCE, TO_SERVER, WIDTH, PORT, OTHER, PROTOCOL, DIALECT]
         addresses = self._table.ends[rows].astype(">u4").tobytes()
         at, half = 0, 4 * WORDS
+        known: dict[tuple[bytes, int], tuple[Endpoint, str]] = {}
+
+        def end(packed: bytes, port: int) -> tuple[Endpoint, str]:
+            text = address(packed)
+            made = known[packed, port] = (Endpoint(text, port), f"\0{text}\0{port}")
+            return made
+
         for kind, since, to_server, width, port, other, protocol, dialect in self._table.flows[rows][:, columns].tolist():
-            client, server = (
-                Endpoint(address(addresses[at : at + width]), port),
-                Endpoint(address(addresses[at + half : at + half + width]), other),
-            )
+            here, there = addresses[at : at + width], addresses[at + half : at + half + width]
+            client, client_text = known.get((here, port)) or end(here, port)
+            server, server_text = known.get((there, other)) or end(there, other)
             at += 2 * half
             if not to_server:
-                client, server = server, client
-            text = f"tcp\0{client.address}\0{client.port}\0{server.address}\0{server.port}\0{_SINCE[kind]} {since}"
+                client, client_text, server, server_text = server, server_text, client, client_text
+            text = f"tcp{client_text}{server_text}\0{_SINCE[kind]} {since}"
             name = blake2b(text.encode(), digest_size=SESSION_ID_SIZE).digest()
             yield Flow(name, self._protocols[protocol], "tcp", client, server, "port", "wire", self._dialects[dialect])
 

@@ -9,12 +9,12 @@ The caller passes `ports`, `sniff` and `dialect`, which recognise protocols and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from wirelake.capture.blocks.accounting import GAP, OTHER, Accounting
-from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
+from wirelake.capture.blocks.block import Flow, Unrecognised
 from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.capture.packets.dissect import ACK, FIN, RST, SYN
@@ -34,8 +34,9 @@ from wirelake.capture.packets.flow_table import (
     Key,
 )
 from wirelake.capture.packets.in_order import advance
-from wirelake.capture.packets.row_flows import SESSION_ID_SIZE, RowFlows, session_id
+from wirelake.capture.packets.row_flows import RowFlows
 from wirelake.capture.packets.tcp_stream import DISPUTED, EARLY, FRESH, LATE, REMEMBERED, REPEATED, Budget, Half, SegmentPart
+from wirelake.capture.packets.tracked import Dialect, Held, Tracked, by_port, is_client, one_dialect
 from wirelake.protocols.kernel import active
 from wirelake.protocols.kernel import array as octets
 
@@ -43,19 +44,13 @@ __all__ = [
     "HELD_TOTAL",
     "MAX_FLOWS",
     "MIDWAY",
-    "SESSION_ID_SIZE",
     "UNDECIDED_BYTES",
     "UNDECIDED_SEGMENTS",
     "UNDECIDED_SNIFFED",
     "UNDECIDED_TOTAL",
     "UNLIKE",
     "UNRECOGNISED",
-    "Dialect",
     "Tracker",
-    "by_port",
-    "is_client",
-    "one_dialect",
-    "session_id",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -80,9 +75,6 @@ UNDECIDED_TOTAL: Final = 64 << 20
 HELD_TOTAL: Final = 64 << 20
 """Bytes of all flows that may wait for gaps; also bytes of all flows kept to compare retransmissions."""
 
-Dialect = Callable[[str, bytes], tuple[str, ...] | None]
-"""Returns the dialect of a protocol's stream that begins like this; None: more bytes are needed."""
-
 UNRECOGNISED: Final = "unrecognised"
 UNLIKE: Final = "no protocol begins like this"
 MIDWAY: Final = "beginning not captured"
@@ -94,76 +86,6 @@ _REASONS: Final = {
 }
 """Why bytes of a stream go to quarantine."""
 _WRAP: Final = 1 << 32
-
-
-def one_dialect(_: str, __: bytes) -> tuple[str, ...]:
-    """Return no dialect: every stream is read by its specification."""
-    return ()
-
-
-def is_client(port: int, other: int, ports: Mapping[int, str]) -> bool:
-    """Whether the end on `port` is the client, by ports alone.
-
-    The client is not on a known port; else it is on the higher port.
-    """
-    if (port in ports) != (other in ports):
-        return other in ports
-    return port >= other
-
-
-def by_port(server: int, client: int, ports: Mapping[int, str]) -> str:
-    """Return the protocol of a known port at either end, the server's first; empty if neither is known."""
-    return ports.get(server) or ports.get(client) or ""
-
-
-class Held(NamedTuple):
-    """Bytes or an event of a flow whose protocol is not recognised yet."""
-
-    to_server: bool
-    bit: SegmentPart
-    event: str
-    """Name of the event; empty for bytes."""
-
-
-class Tracked:
-    """One flow while it is tracked."""
-
-    __slots__ = (
-        "client",
-        "closed",
-        "flow",
-        "given_up",
-        "halves",
-        "held",
-        "held_bytes",
-        "identity",
-        "is_forward",
-        "is_owned",
-        "row",
-        "server",
-    )
-
-    def __init__(self, client: Endpoint, server: Endpoint, identity: bytes, budget: Budget, row: int) -> None:
-        """`row` is its row in the flow table."""
-        self.row = row
-        self.is_owned = True
-        """Whether this has the state of the flow, and not its row."""
-        self.is_forward = True
-        """Whether the sender of the first packet is the client."""
-        self.client = client
-        self.server = server
-        self.identity = identity
-        self.flow: Flow | None = None
-        self.given_up = False
-        self.held: list[Held] = []
-        self.held_bytes = [0, 0]
-        self.halves = (Half(budget, 2 * row), Half(budget, 2 * row + 1))
-        self.closed = False
-
-    def is_named(self, protocol: str, known_by: str, dialect: tuple[str, ...] = ()) -> Flow:
-        """Set the protocol of the flow."""
-        self.flow = Flow(self.identity, protocol, "tcp", self.client, self.server, known_by, "wire", dialect)
-        return self.flow
 
 
 class Tracker:
@@ -315,13 +237,15 @@ class Tracker:
 
     def flows(self) -> dict[Key, tuple[Tracked, bool]]:
         """Return all flows by key, in the order in which they began, and whether the key's source is the client."""
-        return {self._table.key(entry): (self._owned(entry >> 1), self._row_flows.to_server(entry)) for entry in self._table.entries()}
+        return {
+            self._table.key(entry): (self._owned(entry >> 1), self._row_flows.to_server(entry)) for entry in self._table.entries().tolist()
+        }
 
     def restore(self, keys: list[Key], is_client: bool, made: Callable[[Budget, int], Tracked]) -> Tracked:
         """Track a flow of a stored state, by one or both of its keys; `is_client` tells of the last key's source."""
         row = self._table.start(keys[-1])
         if len(keys) == 1:
-            self._table.drop([2 * row])
+            self._table.drop(np.array([2 * row]))
         self._table.flows[row, [STATE, TO_SERVER]] = OWNED, is_client
         tracked = self._tracked[row] = made(self._budget, row)
         tracked.is_forward = is_client
@@ -398,13 +322,13 @@ class Tracker:
             self._table.flows[tracked.row, NUMBER] = number
         return number
 
-    def _end_rows(self, entries: list[int]) -> None:
+    def _end_rows(self, entries: Array) -> None:
         """End the flows of these keys, in their order."""
-        rows = np.unique(np.array(entries, np.int64) >> 1)
+        rows = np.unique(entries >> 1)
         is_fast = self._table.flows[rows, STATE] == FAST
         for row in rows[~is_fast].tolist():
             self._end(self._owned(row))
-        self._budget.recent.forget((2 * rows[:, None] + np.arange(2)).reshape(-1).tolist())
+        self._budget.recent.forget((2 * rows[:, None] + np.arange(2)).reshape(-1))
 
     # One packet.
 
@@ -444,9 +368,10 @@ class Tracker:
         oldest = entries[: len(entries) // 4 * 2]
         self._end_rows(oldest)
         self._table.drop(oldest)
-        for row in {entry >> 1 for entry in oldest}:
-            if not self._table.alive[2 * row : 2 * row + 2].any() and self._table.flows[row, NUMBER] < 0:
-                self._tracked.pop(row, None)
+        rows = np.unique(oldest >> 1)
+        is_gone = ~self._table.alive[2 * rows].astype(bool) & ~self._table.alive[2 * rows + 1].astype(bool)
+        for row in rows[is_gone & (self._table.flows[rows, NUMBER] < 0)].tolist() if self._tracked else ():
+            self._tracked.pop(row, None)
 
     def _end(self, tracked: Tracked) -> None:
         """End a flow: deliver what waits, and decide its protocol."""

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from wirelake.capture.packets.remembered import Remembered
 
 __all__ = ["DISPUTED", "EARLY", "FRESH", "LATE", "MAX_AHEAD", "REMEMBERED", "REPEATED", "UNKNOWN", "Budget", "Half", "SegmentPart"]
@@ -201,7 +203,7 @@ class Half:
 
     def forget(self) -> None:
         """Drop the bytes kept to compare retransmissions; nothing may wait."""
-        self._budget.recent.forget((self._slot,))
+        self._budget.recent.forget(np.array([self._slot]))
 
     def places(self) -> list[int]:
         """Return the source offsets of segments that wait."""

@@ -13,7 +13,8 @@ from wirelake.capture.blocks.accounting import OTHER, Accounting
 from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
 from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.packets.row_flows import address, session_id
-from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED, by_port, is_client
+from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED
+from wirelake.capture.packets.tracked import by_port, is_client
 
 __all__ = ["MAX_PAIRS", "UNDECIDED_DATAGRAMS", "Datagrams"]
 

@@ -8,7 +8,8 @@ Does not import Spark or any protocol: descriptors (`wirelake.protocols.get`) ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -62,6 +63,7 @@ Beyond this, those that wait longest go to quarantine.
 This is the one limit that makes rows depend on what else is read.
 """
 
+_kind: Final = attrgetter("protocol", "dialect", "transport", "observed_by")
 _NO_SEGMENTS: Final = np.zeros((0, SEGMENT_MISSING), np.int64)
 
 
@@ -171,19 +173,20 @@ class Decoder:
         if not len(block.segments):
             return
         data = np.frombuffer(block.data, np.uint8)
-        kinds = [(flow.protocol, flow.dialect, flow.transport, flow.observed_by) for flow in block.flows]
-        firsts = {kind: number for number, kind in reversed(list(enumerate(kinds)))}  # flows of a kind are read alike
+        kinds = list(map(_kind, block.flows))  # flows of a kind are read alike
+        codes = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         scanners: dict[Scanner | str, int] = {}
-        reading: dict[tuple[object, ...], tuple[int, bool]] = {}
-        for kind in dict.fromkeys(kinds):
-            flow = block.flows[firsts[kind]]
+        reading = np.empty((len(codes), 2), np.int64)
+        for kind, code in codes.items():
+            flow = block.flows[kinds.index(kind)]
             scanner = self._scanner_of(flow) if flow.protocol in protocols.names() else flow.protocol
             is_stream = isinstance(scanner, Scanner) and _is_stream(flow, scanner)
-            reading[kind] = (scanners.setdefault(scanner, len(scanners)), is_stream)
-        how = np.array([reading[kind] for kind in kinds], np.int64)[block.segments[:, SEGMENT_FLOW]]
+            reading[code] = scanners.setdefault(scanner, len(scanners)), is_stream
+        how = reading[np.fromiter(map(codes.__getitem__, kinds), np.int64, len(kinds))][block.segments[:, SEGMENT_FLOW]]
         for scanner, number in scanners.items():
             mine = how[:, 0] == number
-            segments = block.segments[mine]
+            is_alone = len(scanners) == 1
+            segments = block.segments if is_alone else block.segments[mine]
             if isinstance(scanner, str):
                 sizes = segments[:, SEGMENT_STOP] - segments[:, SEGMENT_START]
                 self._ledger_entries.spread(
@@ -191,11 +194,12 @@ class Decoder:
                 )
                 continue
             # A record or a datagram holds whole messages; segments of a stream must be joined.
-            streams = how[mine, 1] != 0
+            streams = (how if is_alone else how[mine])[:, 1] != 0
             if not streams.all():
                 self._walk(scanner, ScanInput(data, segments[~streams], block.origins, block.flows), scanner.scan_limits)
-            if streams.any():
-                self._read_streams(scanner, block, data, segments[streams])
+                segments = segments[streams]
+            if len(segments):
+                self._read_streams(scanner, block, data, segments)
 
     def _read_streams(self, scanner: Scanner, block: Block, data: ByteArray, segments: IntArray) -> None:
         """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
@@ -283,10 +287,11 @@ class Decoder:
         """Messages to their tables, the rest to quarantine."""
         good = scanner.columns.readable(scanned)
         segments = scan_input.segments[segment_of]
-        self._quarantine_rows(scanner, scan_input, scanned[~good], segments[~good])
         serializers = self._body_serializers(scanner, scan_input, scanned, segments, good)
-        parts = parts[np.repeat(good, scanned[:, PARTS])]
-        scanned, segments = scanned[good], segments[good]
+        if not good.all():
+            self._quarantine_rows(scanner, scan_input, scanned[~good], segments[~good])
+            parts = parts[np.repeat(good, scanned[:, PARTS])]
+            scanned, segments = scanned[good], segments[good]
         if not len(scanned):
             return
         self._ledger_entries.spread(
@@ -402,18 +407,16 @@ class Decoder:
             self._keep_raw(flow, to_server, fault, scan_input, slice(at, at + size), extent, 0)
 
     def _note_connections(self, block: Block) -> None:
-        seen = np.array(list(self._first_seen(block)), np.int64).reshape(-1, 3)
+        seen = self._first_seen(block)
         later = event_places(block.events)
         if not len(seen) + len(later):
             return
         flows, times, places = (np.concatenate((seen[:, column], later[:, column])) for column in range(3))
-        what, by, detail = event_words(block.events)
-        none = [""] * len(seen)
-        words = (["seen"] * len(seen) + what, none + by, none + detail)
+        words = event_words(block.events, len(seen))
         self._add(connections.TABLE.name, rows.happened(self._where, block.flows, flows, times, places, *words))
 
-    def _first_seen(self, block: Block) -> Iterator[tuple[int, int, int]]:
-        """(flow, time, place) of every flow of a block, once for each source: its first bytes, or its first event."""
+    def _first_seen(self, block: Block) -> IntArray:
+        """One row (flow, time, place) for every flow of a block, once for each source: its first bytes, or its first event."""
         later = event_places(block.events)
         flows, times, places, came = later[:, 0], later[:, 1], later[:, 2], later[:, 3]
         if len(block.segments):
@@ -426,12 +429,14 @@ class Decoder:
         sources = self._where.sources
         _, firsts = np.unique((flows * len(sources) + (places >> SOURCE_SHIFT))[order], return_index=True)
         chosen = order[np.sort(firsts)]
-        known, ids = self.decoder_state.seen, [source.id for source in sources]
-        for number, ts, at in zip(flows[chosen].tolist(), times[chosen].tolist(), places[chosen].tolist(), strict=True):
-            key = (block.flows[number].session_id, ids[at >> SOURCE_SHIFT])
+        known, ids, fresh = self.decoder_state.seen, [source.id for source in sources], []
+        for index, (number, at) in enumerate(zip(flows[chosen].tolist(), (places[chosen] >> SOURCE_SHIFT).tolist(), strict=True)):
+            key = (block.flows[number].session_id, ids[at])
             if key not in known:
                 known[key] = None
-                yield number, ts, at
+                fresh.append(index)
+        rows = chosen[fresh]
+        return np.column_stack((flows[rows], times[rows], places[rows])).astype(np.int64, copy=False)
 
     def _let_go(self, limit: int) -> None:
         """Quarantine bytes that wait, oldest first, until no more than this wait.

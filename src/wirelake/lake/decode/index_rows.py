@@ -16,21 +16,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wirelake.lake.decode import index_sums
+from wirelake.lake.decode.index_sums import EMPTY, Columns, FlowIds, Ids, NumberSums, Sums, encoded, first_rows, integers
 from wirelake.lake.tables import connections, messages, quarantine
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX, PARTING
 from wirelake.lake.tables.schema import TIME, Table
 
-__all__ = ["BUFFER_ROWS", "COLUMNS", "INPUTS", "IndexRows"]
+__all__ = ["COLUMNS", "INPUTS", "IndexRows"]
 
 IntArray = npt.NDArray[np.int64]
-Columns = Mapping[str, pa.Array | IntArray]
-"""Columns of rows that are added up."""
-
 INPUTS: Final = (messages.TABLE, connections.TABLE, quarantine.TABLE)
 """Tables whose rows are summed up."""
 
-BUFFER_ROWS: Final = 65_536
-"""Rows that are summed up together: a decoder may give them one by one."""
 _MINUTE_US: Final = 60_000_000
 _NO_TIME: Final = np.iinfo(np.int64).min
 """Sorts before all times, as null does in SQL."""
@@ -38,37 +35,9 @@ _ENDS: Final = ("client_address", "client_port", "server_address", "server_port"
 _SAID: Final = ("session_id", "connection_id", "ts", "protocol", "direction", "kind", "subject", "size", "status", "message_id")
 _HAPPENED: Final = ("protocol", "connection_id", "ts", *_ENDS)
 _UNREAD: Final = ("protocol", "session_id", "connection_id", "ts", "clause")
+_PARTING_ORDER: Final = ["ts", "message_id", "is_error"]
 COLUMNS: Final = {messages.TABLE.name: _SAID, connections.TABLE.name: _HAPPENED, quarantine.TABLE.name: _UNREAD}
 """Table -> the columns that are needed of it."""
-
-
-class _Ids:
-    """Numbers for values: 0 is null, others count from 1."""
-
-    def __init__(self) -> None:
-        self._ids: dict[object, int] = {None: 0}
-
-    def __getitem__(self, value: object) -> int:
-        """Return the number of a value."""
-        return self._ids.setdefault(value, len(self._ids))
-
-    def codes(self, column: pa.ChunkedArray) -> IntArray:
-        """Return the number of each value of a column."""
-        encoded = _encoded(column)
-        ids = np.fromiter((self[value] for value in encoded.dictionary.to_pylist()), np.int64, len(encoded.dictionary))
-        places: IntArray = encoded.indices.fill_null(len(ids)).to_numpy(zero_copy_only=False)
-        return np.append(ids, 0)[places]
-
-    def values(self, ids: IntArray, kind: pa.DataType) -> pa.Array:
-        """Return the values of these numbers."""
-        return pa.array(list(self._ids), kind).take(pa.array(ids))
-
-
-def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    # An empty column has no chunks to combine.
-    return column.unify_dictionaries().combine_chunks() if len(column) else pa.array([], column.type)
 
 
 def _column(batches: Sequence[pa.RecordBatch], name: str) -> pa.ChunkedArray:
@@ -79,63 +48,23 @@ def _column(batches: Sequence[pa.RecordBatch], name: str) -> pa.ChunkedArray:
     return pa.chunked_array(chunks)
 
 
-class _Sums:
-    """A table of sums by key; rows are added to it in any number."""
-
-    def __init__(self, keys: Sequence[str], sums: Mapping[str, str]) -> None:
-        """`sums` has, by column, what becomes of it: `sum`, `min` or `max`."""
-        self._keys, self._sums = list(keys), dict(sums)
-        self._parts: list[pa.Table] = []
-        self._rows = 0
-        self._most = BUFFER_ROWS
-
-    def add(self, columns: Columns) -> None:
-        """Add rows."""
-        part = pa.table(dict(columns))
-        self._parts.append(part)
-        self._rows += part.num_rows
-        if self._rows > self._most:
-            self.total()
-            self._most = max(BUFFER_ROWS, 2 * self._rows)
-
-    def total(self) -> pa.Table | None:
-        """Return one row for each key; None if there was no row."""
-        if not self._rows:
-            return None
-        rows = pa.concat_tables(self._parts)
-        summed = rows.group_by(self._keys, use_threads=False).aggregate(list(self._sums.items()))
-        summed = summed.select([*self._keys, *(f"{name}_{how}" for name, how in self._sums.items())])
-        self._parts = [summed.rename_columns([*self._keys, *self._sums])]
-        self._rows = summed.num_rows
-        return self._parts[0]
-
-
-def _first(rows: pa.Table, keys: list[str], order: list[str]) -> pa.Table:
-    """Return the first row of each key in this order, nulls first."""
-    by = pa.table([rows[key] for key in keys], keys)
-    for place, name in enumerate(order):
-        by = by.append_column(f"is valid {place}", pc.is_valid(rows[name])).append_column(f"value {place}", rows[name])
-    rows = rows.take(pc.sort_indices(by, [(name, "ascending") for name in by.column_names]))
-    numbered = rows.append_column("row", pa.array(np.arange(rows.num_rows)))
-    return rows.take(numbered.group_by(keys, use_threads=False).aggregate([("row", "min")])["row_min"])
-
-
 class IndexRows:
     """Sums up what one task writes to its files."""
 
     def __init__(self, batch: int, file: str) -> None:
         """`file` is the name that the files of the task have in all tables."""
         self._batch, self._file = batch, file
-        self._protocols, self._directions, self._kinds, self._statuses = _Ids(), _Ids(), _Ids(), _Ids()
-        self._flows, self._subjects = _Ids(), _Ids()  # sessions and connections share numbers: often they are the same
+        self._protocols, self._directions, self._kinds, self._statuses = Ids(), Ids(), Ids(), Ids()
+        self._flows, self._subjects = FlowIds(), Ids()  # sessions and connections share numbers: often they are the same
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
         times = {"first_seen": "min", "last_seen": "max"}
-        self._said = _Sums(("flow", "what"), {"messages": "sum", "bytes": "sum", **times})
-        self._happened = _Sums(("protocol", "connection_id", *_ENDS), times)
-        self._unread = _Sums(("protocol", "session_id", "connection_id"), {"first_seen": "min"})
-        self._minutes = _Sums(("minute", "what"), {"messages": "sum", "bytes": "sum"})
-        self._unread_minutes = _Sums(("minute", "protocol"), {"quarantined": "sum"})
+        self._said = NumberSums(("flow", "what"), {"messages": "sum", "bytes": "sum", **times})
+        self._happened: list[pa.Table] = []
+        self._happened_most = index_sums.BUFFER_ROWS
+        self._unread = Sums(("protocol", "session_id", "connection_id"), {"first_seen": "min"})
+        self._minutes = NumberSums(("minute", "what"), {"messages": "sum", "bytes": "sum"})
+        self._unread_minutes = Sums(("minute", "protocol"), {"quarantined": "sum"})
         self._partings: pa.Table | None = None
 
     def add(self, decoded: Mapping[str, Iterable[pa.RecordBatch]]) -> None:
@@ -144,13 +73,11 @@ class IndexRows:
             if batch.num_rows:
                 self._held.append(batch)
                 self._held_rows += batch.num_rows
-                if self._held_rows >= BUFFER_ROWS:
+                if self._held_rows >= index_sums.BUFFER_ROWS:
                     self._sum_messages()
         for batch in decoded.get(connections.TABLE.name, ()):
-            rows = _plain(batch, _HAPPENED)
-            self._happened.add(
-                {name: rows[name] for name in _HAPPENED if name != "ts"} | {"first_seen": rows["ts"], "last_seen": rows["ts"]}
-            )
+            if batch.num_rows:
+                self._sum_connections(batch)
         for batch in decoded.get(quarantine.TABLE.name, ()):
             self._sum_quarantine(pa.table(_plain(batch, _UNREAD)))
 
@@ -159,7 +86,9 @@ class IndexRows:
             return
         held, self._held, self._held_rows = self._held, [], 0
         columns = {name: _column(held, name) for name in _SAID}
-        session, connection = (self._flows.codes(columns[name]) for name in ("session_id", "connection_id"))
+        connection = self._flows.codes(columns["connection_id"])
+        is_same = all(batch.column("session_id").equals(batch.column("connection_id")) for batch in held)
+        session = connection if is_same else self._flows.codes(columns["session_id"])
         flow = session << 32 | connection
         protocol, direction = self._protocols.codes(columns["protocol"]), self._directions.codes(columns["direction"])
         kind, status = self._kinds.codes(columns["kind"]), self._statuses.codes(columns["status"])
@@ -174,6 +103,64 @@ class IndexRows:
         if ts.null_count:
             by_minute = by_minute.filter(pc.is_valid(by_minute["minute"]))
         self._minutes.add({name: by_minute[name] for name in by_minute.column_names} | {"minute": _minutes(by_minute["minute"])})
+        if self._minutes.is_full:
+            self._minutes.total()
+        if self._said.is_full or self._flows.is_untidy:
+            self._settle()
+            self._said.total()
+
+    def _settle(self) -> None:
+        """Give each session and each connection one number."""
+        numbers = self._flows.settle()
+
+        def settled(flow: IntArray) -> IntArray:
+            both: IntArray = numbers[flow >> 32] << 32 | numbers[flow & 0xFFFF_FFFF]
+            return both
+
+        self._said.renumber("flow", settled)
+        if self._partings is not None:
+            flows = pa.array(settled(self._partings["flow"].to_numpy()))
+            renumbered = self._partings.set_column(self._partings.column_names.index("flow"), "flow", flows)
+            self._partings = first_rows(renumbered, ["flow", "what"], _PARTING_ORDER)
+
+    def _sum_connections(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch of `connections`: one for each connection, if its rows agree on its ends."""
+        connections_of = encoded(pa.chunked_array([batch.column("connection_id")]))
+        numbers = connections_of.indices.fill_null(len(connections_of.dictionary)).to_numpy(zero_copy_only=False)
+        order = np.argsort(numbers, kind="stable")
+        is_first = np.ones(len(order), np.bool_)
+        is_first[1:] = numbers[order][1:] != numbers[order][:-1]
+        starts = np.flatnonzero(is_first)
+        firsts = order[starts]
+        first_of = np.empty(len(order), np.int64)
+        first_of[order] = np.repeat(firsts, np.diff(np.append(starts, len(order))))
+        is_alike = all(_is_alike(batch.column(name), first_of) for name in ("protocol", *_ENDS))
+        ts = batch.column("ts").cast(pa.int64())
+        if is_alike:
+            early, late = (integers(ts, how)[order] for how in ("min", "max"))
+            first, last = np.minimum.reduceat(early, starts), np.maximum.reduceat(late, starts)
+            batch = batch.take(pa.array(firsts))
+            seen = [pa.array(first, mask=first == EMPTY["min"]), pa.array(last, mask=last == EMPTY["max"])]
+        else:
+            seen = [ts, ts]
+        columns = _plain(batch, [name for name in _HAPPENED if name != "ts"])
+        self._happened.append(pa.table({**columns, "first_seen": seen[0].cast(TIME), "last_seen": seen[1].cast(TIME)}))
+        if sum(part.num_rows for part in self._happened) > self._happened_most:
+            self._happened = [self._connections()]
+            self._happened_most = max(index_sums.BUFFER_ROWS, 2 * self._happened[0].num_rows)
+
+    def _connections(self) -> pa.Table:
+        """Sum up rows of the same connection and ends; most have no other."""
+        rows = pa.concat_tables(self._happened).combine_chunks()
+        connections_of = encoded(rows["connection_id"])
+        numbers = connections_of.indices.fill_null(len(connections_of.dictionary)).to_numpy(zero_copy_only=False)
+        is_alone = np.bincount(numbers, minlength=1)[numbers] == 1
+        if is_alone.all():
+            return rows
+        sums = Sums(("protocol", "connection_id", *_ENDS), {"first_seen": "min", "last_seen": "max"})
+        several = rows.filter(pa.array(~is_alone))
+        sums.add({name: several[name] for name in several.column_names})
+        return pa.concat_tables([rows.filter(pa.array(is_alone)), sums.total().select(rows.column_names)])
 
     def _add_partings(self, columns: Mapping[str, pa.ChunkedArray], flow: IntArray, what: IntArray, kind: IntArray) -> None:
         """Keep the first close or error of each group: by time, then by id."""
@@ -191,7 +178,7 @@ class IndexRows:
             }
         )
         both = [found] if self._partings is None else [self._partings, found]
-        self._partings = _first(pa.concat_tables(both), ["flow", "what"], ["ts", "message_id", "is_error"])
+        self._partings = first_rows(pa.concat_tables(both), ["flow", "what"], _PARTING_ORDER)
 
     def _sum_quarantine(self, rows: pa.Table) -> None:
         if not rows.num_rows:
@@ -206,6 +193,7 @@ class IndexRows:
     def rows(self) -> dict[str, list[pa.RecordBatch]]:
         """Return the rows of both index tables: table name -> batches."""
         self._sum_messages()
+        self._settle()
         flows = (self._said_rows(), self._happened_rows(), self._unread_rows())
         minutes = (self._minute_rows(), self._unread_minute_rows())
         parts = ((CONNECTION_INDEX, flows), (MINUTE_INDEX, minutes))
@@ -232,7 +220,7 @@ class IndexRows:
         what, count = total["what"].to_numpy(), total["messages"].to_numpy()
         kind, status = what >> 16 & 0xFFFF, what & 0xFFFF
         is_word = ~np.isin(kind, [0, *(self._kinds[name] for name in ("error", "close", "ack"))])
-        sums = _Sums(
+        sums = NumberSums(
             ("flow", "what"),
             {
                 "messages": "sum",
@@ -266,19 +254,21 @@ class IndexRows:
         flow, what = rows["flow"].to_numpy(), rows["what"].to_numpy()
         return {name: rows[name] for name in rows.column_names if name in CONNECTION_INDEX.schema.names} | {
             "protocol": self._protocols.values(what >> 16, pa.string()),
-            "session_id": self._flows.values(flow >> 32, pa.binary()),
-            "connection_id": self._flows.values(flow & 0xFFFF_FFFF, pa.binary()),
+            "session_id": self._flows.values(flow >> 32),
+            "connection_id": self._flows.values(flow & 0xFFFF_FFFF),
             "direction": self._directions.values(what & 0xFFFF, pa.string()),
             "parting": None if self._partings is None else _partings(rows),
         }
 
     def _happened_rows(self) -> Columns | None:
-        total = self._happened.total()
-        if total is None:
+        if not self._happened:
             return None
+        total = self._connections()
         keys = ["protocol", "connection_id"]
+        if len(pc.unique(total["connection_id"])) == total.num_rows:
+            return {name: total[name] for name in total.column_names} | {"session_id": total["connection_id"]}
         sums = total.group_by(keys, use_threads=False).aggregate([("first_seen", "min"), ("last_seen", "max")])
-        ends = _first(total, keys, list(_ENDS))
+        ends = first_rows(total, keys, list(_ENDS))
         # Both have each key once; equal order puts them side by side.
         sums, ends = (rows.take(pc.sort_indices(rows, [(key, "ascending") for key in keys])) for rows in (sums, ends))
         return {
@@ -297,7 +287,7 @@ class IndexRows:
         if total is None:
             return None
         what, count = total["what"].to_numpy(), total["messages"].to_numpy()
-        sums = _Sums(("minute", "what"), {"messages": "sum", "bytes": "sum", "errors": "sum"})
+        sums = NumberSums(("minute", "what"), {"messages": "sum", "bytes": "sum", "errors": "sum"})
         errors = np.where(np.isin(what & 0xFFFF, [0, self._statuses["ok"]]), 0, count)
         sums.add({"minute": total["minute"], "what": what >> 16, "messages": count, "bytes": total["bytes"], "errors": errors})
         rows = sums.total()
@@ -315,6 +305,13 @@ class IndexRows:
             return None
         nothing = pa.array(np.zeros(total.num_rows, np.int64))
         return {name: total[name] for name in total.column_names} | dict.fromkeys(("messages", "bytes", "errors"), nothing)
+
+
+def _is_alike(column: pa.Array, others: IntArray) -> bool:
+    """Whether each value is that of another row."""
+    codes = column.indices if pa.types.is_dictionary(column.type) else column.dictionary_encode().indices
+    numbers = codes.fill_null(-1).to_numpy(zero_copy_only=False)
+    return bool((numbers == numbers[others]).all())
 
 
 def _plain(batch: pa.RecordBatch, names: Iterable[str]) -> dict[str, pa.Array]:

@@ -134,36 +134,54 @@ def connected(where: Where, noted: list[Noted]) -> pa.RecordBatch:
 
 
 def happened(
-    where: Where, flows: list[Flow], numbers: IntArray, times: IntArray, places: IntArray, what: list[str], by: list[str], detail: list[str]
+    where: Where,
+    flows: list[Flow],
+    numbers: IntArray,
+    times: IntArray,
+    places: IntArray,
+    what: pa.Array,
+    by: pa.Array,
+    detail: pa.Array,
 ) -> pa.RecordBatch:
-    """Rows of `connections`, of flows by number; as `connected`, but many at once."""
-    indices = pa.array(numbers)
+    """Rows of `connections`, of flows by number; as `connected`, but many at once.
+
+    Texts are dictionary-encoded, each once: rows of one flow repeat them.
+    """
+    indices = pa.array(numbers.astype(np.int32))
 
     def of_flow(values: list[object], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind).take(indices)
 
+    def text_of_flow(values: list[object], kind: pa.DataType) -> pa.Array:
+        encoded = pa.array(values, kind).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(encoded.indices.take(indices), encoded.dictionary)
+
     schema = connections.TABLE.schema
-    paths = pa.array([source.path for source in where.sources], pa.string())
-    columns: dict[str, list[object]] = {
+    paths = pa.array([source.path for source in where.sources], pa.string()).dictionary_encode()
+    texts: dict[str, list[object]] = {
         "connection_id": [flow.session_id for flow in flows],
         "protocol": [flow.protocol for flow in flows],
         "transport": [flow.transport for flow in flows],
         "client_address": [flow.client.address for flow in flows],
-        "client_port": [flow.client.port for flow in flows],
         "server_address": [flow.server.address for flow in flows],
-        "server_port": [flow.server.port for flow in flows],
         "known_by": [flow.known_by for flow in flows],
         "observed_by": [flow.observed_by for flow in flows],
     }
-    made = {name: of_flow(values, schema.field(name).type) for name, values in columns.items()} | {
+    ports: dict[str, list[object]] = {
+        "client_port": [flow.client.port for flow in flows],
+        "server_port": [flow.server.port for flow in flows],
+    }
+    made = {
+        **{name: text_of_flow(values, schema.field(name).type) for name, values in texts.items()},
+        **{name: of_flow(values, schema.field(name).type) for name, values in ports.items()},
         "ts": pa.array(times, pa.int64(), mask=times == NO_TIME).cast(schema.field("ts").type),
-        "what": pa.array(what, schema.field("what").type),
-        "by": pa.array(by, schema.field("by").type),
-        "detail": pa.array(detail, schema.field("detail").type),
-        "source": paths.take(pa.array(places >> SOURCE_SHIFT)),
+        "what": what,
+        "by": by,
+        "detail": detail,
+        "source": pa.DictionaryArray.from_arrays(paths.indices.take(pa.array(places >> SOURCE_SHIFT)), paths.dictionary),
         "offset": pa.array(places & OFFSET_MASK),
     }
-    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
+    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], names=schema.names)
 
 
 def constant(value: str, count: int) -> pa.Array:

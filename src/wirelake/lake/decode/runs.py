@@ -25,7 +25,7 @@ from wirelake.capture.blocks.block import (
     Flow,
 )
 from wirelake.lake.decode.state import Speaker
-from wirelake.protocols.kernel import kernel, over_arrays
+from wirelake.protocols.kernel import copy, kernel, over_arrays
 
 __all__ = ["Gathered", "Runs"]
 
@@ -83,9 +83,7 @@ def _gather(
         item = chosen[index]
         start, stop = segments[index, SEGMENT_START], segments[index, SEGMENT_STOP]
         at, piece = byte_at[item], piece_at[item]
-        place, chunk = out[at : at + stop - start], data[start:stop]
-        for byte in range(stop - start):  # Numba copies slices more slowly
-            place[byte] = chunk[byte]
+        copy(out, at, data, start, stop - start)
         for number in range(firsts[index], lasts[index]):
             begin = max(origins[number, ORIGIN_START], start)
             pieces[piece, ORIGIN_START] = begin - start + at

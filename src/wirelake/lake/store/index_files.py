@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.lake.decode.index_rows import BUFFER_ROWS, COLUMNS, INPUTS, IndexRows
+from wirelake.lake.decode.index_rows import COLUMNS, INPUTS, IndexRows
+from wirelake.lake.decode.index_sums import BUFFER_ROWS
 from wirelake.lake.store import delta
 
 __all__ = ["index_of_files"]

@@ -16,7 +16,7 @@ from typing import Final
 
 from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.stored_state import Record, decode, encode
-from wirelake.capture.packets.tcp_flows import Dialect
+from wirelake.capture.packets.tracked import Dialect
 from wirelake.errors import LakeError, StateError
 from wirelake.lake.decode.state import DecoderState
 from wirelake.lake.store import journal
