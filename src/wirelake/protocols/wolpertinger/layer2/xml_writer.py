@@ -46,12 +46,12 @@ def document(message: Message, *, dotnet: bool = False) -> str:
 def _body(message: Message, dotnet: bool) -> tuple[str, str]:
     if isinstance(message, Call):
         inside = "".join([_object(value, dotnet) for value in message.parameters])
-        names = _name("ComponentName", message.component), _call_id(message.call_id), _name("MethodName", message.method)
-        return "RemoteMethodCall", f"{names[0]}{names[1]}{names[2]}<Parameters>{inside}</Parameters>"
+        head = _name("ComponentName", message.component) + _call_id(message.call_id) + _name("MethodName", message.method)
+        return "RemoteMethodCall", f"{head}<Parameters>{inside}</Parameters>"
     if isinstance(message, Response):
         inside = "" if message.value is None else _object(message.value, dotnet)
-        names = _name("ComponentName", message.component), _call_id(message.call_id)
-        return "RemoteMethodResponse", f"{names[0]}{names[1]}<ResponseValue>{inside}</ResponseValue>"
+        head = _name("ComponentName", message.component) + _call_id(message.call_id)
+        return "RemoteMethodResponse", f"{head}<ResponseValue>{inside}</ResponseValue>"
     if message.code not in _CODES:
         raise LocalProtocolError(Fault.ERROR_CODE_INVALID, f"{message.code} is none of the 17 codes")  # WOLP-15
     inside = "" if message.call_id is None else _call_id(message.call_id)
