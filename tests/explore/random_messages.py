@@ -157,8 +157,8 @@ def relink_message(dice: random.Random, own: int, other: int) -> bytes:
             parts = tuple(body(dice) for _ in range(dice.choice([0, 1, 1, 1, 2, 7])))
             message = relink.Message(ids(own, many), parts, many, dice.random() < 0.1, dice.random() < 0.1)
     data = bytearray(protocols.get("relink").encode(message, protocols.get("relink").limits()))
-    if dice.random() < 0.03 and not isinstance(message, relink.Message):
-        data[-1] ^= 1  # RELINK-12: padding, or the last byte of a sequence number or channel id
+    if dice.random() < 0.03 and not many and not isinstance(message, relink.Message):
+        data[-1] ^= 1  # RELINK-12: padding, or the last byte of a sequence number or channel id; never of a count
     return bytes(data)
 
 

@@ -68,7 +68,9 @@ def dissector(protocol: str) -> str:
         translation.add(function, name)
     if "utf8" in specifics.kernels:
         translation.add(utf8)
-    fields = fields_of_layout(layout.lay_out, layout.REST, descriptor.columns().SCHEMA, specifics.fields)
+    schema = descriptor.columns().SCHEMA
+    rest = f"unread {layout.REST}" if layout.REST in schema.names else layout.REST  # bytes that are left are no value of a column
+    fields = fields_of_layout(layout.lay_out, rest, schema, specifics.fields)
     before = _lua(f"{protocol}_scan") if specifics.native else ""
     own = "\n".join(part for part in (_lua("gzip") if specifics.gzip else "", _lua(protocol)) if part)
     numbers, runtime = _lua("numbers"), _lua("runtime")
@@ -76,7 +78,7 @@ def dissector(protocol: str) -> str:
     parts = (
         _head(descriptor),
         numbers,
-        _tables(descriptor, specifics, fields, layout.REST, joined_columns(layout.lay_out)),
+        _tables(descriptor, specifics, fields, rest, joined_columns(layout.lay_out)),
         "\n".join((*(f"local {name} = {value}" for name, value in translation.constants.items()), *constants)),
         before,
         f"-- Translated from the scanner of {descriptor.title} and its layout.\n\n{translation.lua}",

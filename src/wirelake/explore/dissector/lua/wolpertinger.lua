@@ -9,7 +9,9 @@ end
 local function from_base64(text)
   text = text:gsub("[ \t\r\n]", "")
   local digits, padding = text:match("^([A-Za-z0-9+/]*)(=*)$")
-  if not digits or #text % 4 ~= 0 or #padding > 2 then return nil end
+  if not digits or #digits % 4 == 1 then return nil end
+  -- Whole groups may be followed by any padding, as the decoder of Python accepts it; others need exactly theirs.
+  if #digits % 4 ~= 0 and #padding ~= 4 - #digits % 4 or #digits == 0 and #padding > 0 then return nil end
   local pieces = {}
   for at = 1, #digits, 4 do
     local a, b, c, d = octet(digits, at, at + 3)
