@@ -119,8 +119,15 @@ def talk(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture(scope="module")
-def connection(talk: Path) -> Iterator[Any]:
-    with Database(talk) as database, database.connection() as opened:
+def database(talk: Path) -> Iterator[Database]:
+    with Database(talk) as opened:
+        yield opened
+
+
+@pytest.fixture
+def connection(database: Database) -> Iterator[Any]:
+    """Each test has its own: a connection ends after the seconds that queries may take."""
+    with database.connection() as opened:
         yield opened
 
 

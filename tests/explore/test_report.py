@@ -209,17 +209,20 @@ def test_rates_are_over_active_time(fill: Callable[..., Path], tmp_path: Path) -
     assert ("time span", "1 Mar 2025 12:00:00 UTC, 1 d 2 s, active for 1 min 4 s") in summary(tmp_path / "lake")
 
 
+@pytest.mark.slow
 def test_traffic_is_listed_by_protocol_and_by_pair(page: str) -> None:
     said = Reader(page).text
     assert "emp 3 80 B 1 min 0.05 a second 2 messages 1" in said
     assert "10.0.0.1 10.0.0.2:5040 emp 1 3 2 → · ← 1 last 1 Mar 2025 12:01:00 1" in said
 
 
+@pytest.mark.slow
 def test_traffic_that_no_protocol_recognises_is_listed_by_server(page: str) -> None:
     shown = re.sub(r"<[^>]+>", " ", page)
     assert re.search(r"10\.0\.0\.9:443 \(tcp\)\s+no protocol begins like this\s+2\s+6\s+1[.,]8", shown)
 
 
+@pytest.mark.slow
 def test_quarantine_shows_the_first_bytes(page: str) -> None:
     said = Reader(page).text
     assert "30 31 32 33 34 35 36 37 38 39 3a 3b 3c 3d 3e 3f 0123456789:;<=>?" in said
@@ -227,6 +230,7 @@ def test_quarantine_shows_the_first_bytes(page: str) -> None:
     assert "PQRS" not in said  # the 33rd byte and on
 
 
+@pytest.mark.slow
 def test_the_ledger_says_that_all_bytes_are_there(page: str) -> None:
     said = Reader(page).text
     assert "Every byte is accounted for: the ledger of 1 file adds up to 1,000 bytes, and so do the files." in said
@@ -245,6 +249,7 @@ def test_a_ledger_that_does_not_add_up_is_loud(fill: Callable[..., Path], tmp_pa
     assert page.count('class="notice alarm"') == 2
 
 
+@pytest.mark.slow
 def test_every_table_and_column_is_explained_and_folded(page: str) -> None:
     said = Reader(page).text
     assert page.count("<details>") == len(TABLES)
@@ -339,6 +344,7 @@ def test_a_lake_whose_gold_is_old_says_so(fill: Callable[..., Path], tmp_path: P
 # That it stands alone.
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_and_nothing_runs(page: str) -> None:
     reader = Reader(page)
     assert not reader.tags & {"script", "link", "iframe", "object", "embed", "img", "base", "form"}

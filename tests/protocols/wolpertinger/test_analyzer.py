@@ -317,6 +317,7 @@ def test_results_do_not_depend_on_when_events_come(random_sessions):
         assert results(analyzer) == results(fed(session))
 
 
+@pytest.mark.slow
 def test_what_was_taken_out_does_not_come_again(random_sessions):
     for session in random_sessions.values():
         analyzer, exchanges, findings = Analyzer(), [], []
