@@ -301,11 +301,7 @@ def test_both_directions_go_to_the_same_bucket_and_connections_are_dealt_evenly(
         packets[2 * n, [6, 7, 8, 9, 10, 11]] = here, there, 4, port, other, 6
         packets[2 * n + 1, [6, 7, 8, 9, 10, 11]] = there, here, 4, other, port, 6
     for buckets in (1, 4, 16):
-        numbers = np.zeros(400, np.int64)
-        route(data, packets, buckets, numbers)
-        fast = np.zeros(400, np.int64)
-        compiled(route)(np.frombuffer(data, np.uint8), packets, buckets, fast)
-        np.testing.assert_array_equal(numbers, fast)
+        numbers = route(data, packets, buckets)
         assert (numbers[::2] == numbers[1::2]).all()
         assert np.bincount(numbers[::2], minlength=buckets).min() > 200 // buckets // 4
 

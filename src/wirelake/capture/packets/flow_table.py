@@ -318,7 +318,9 @@ class FlowTable:
         begin = active(start)
         if begin is not start:
             self._known = None
-            return int(begin(*self.arrays, array(source + destination), 0, width, width, port, other))
+            flows, halves, ends, alive, slots, counts, secret = self.arrays
+            both = array(source + destination)
+            return int(begin(flows, halves, ends, alive, slots, counts, secret, both, 0, width, width, port, other))
         row, back = self.rows, (destination, other, source, port)
         dropped = {entry for entry in (self.find(key), self.find(back)) if entry >= 0}
         self.alive[list(dropped)] = 0

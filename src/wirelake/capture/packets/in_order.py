@@ -137,7 +137,7 @@ def _forget(rings: Any, counts: Any, slot: int) -> None:
 
 @kernel
 def _is_client(ports: Any, port: int, other: int) -> int:
-    """Whether the end on `port` is the client, by ports alone; as `tcp_flows.is_client`."""
+    """Whether the end on `port` is the client, by ports alone; as `tracked.is_client`."""
     if (ports[port, 0] != 0) != (ports[other, 0] != 0):
         return 1 if ports[other, 0] else 0
     return 1 if port >= other else 0

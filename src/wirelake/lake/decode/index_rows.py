@@ -160,7 +160,9 @@ class IndexRows:
         sums = Sums(("protocol", "connection_id", *_ENDS), {"first_seen": "min", "last_seen": "max"})
         several = rows.filter(pa.array(~is_alone))
         sums.add({name: several[name] for name in several.column_names})
-        return pa.concat_tables([rows.filter(pa.array(is_alone)), sums.total().select(rows.column_names)])
+        total = sums.total()
+        assert total is not None  # noqa: S101 - it has at least the rows of `several`
+        return pa.concat_tables([rows.filter(pa.array(is_alone)), total.select(rows.column_names)])
 
     def _add_partings(self, columns: Mapping[str, pa.ChunkedArray], flow: IntArray, what: IntArray, kind: IntArray) -> None:
         """Keep the first close or error of each group: by time, then by id."""
