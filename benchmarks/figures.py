@@ -73,6 +73,8 @@ class Results(msgspec.Struct, kw_only=True):
     quick: bool
     seed: int
     figures: list[Figure]
+    note: str = ""
+    """What a reader of the figures should know, such as what was left out."""
 
 
 def machine() -> str:

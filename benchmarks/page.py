@@ -41,7 +41,8 @@ def write(results: Results) -> None:
     for figure in results.figures:
         tables.setdefault(figure.table, []).append(figure)
     run = "a quick run" if results.quick else "a full run"
-    parts = [HEAD, f"Measured in {run}, seed {results.seed}, on: {results.machine}.\n", summary(results.figures)]
+    parts = [HEAD, f"Measured in {run}, seed {results.seed}, on: {results.machine}.\n", *([f"{results.note}\n"] if results.note else [])]
+    parts.append(summary(results.figures))
     parts += [section(title, figures) for title, figures in tables.items()]
     PAGE.write_text("\n".join(parts))
 
