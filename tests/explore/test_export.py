@@ -220,8 +220,9 @@ def test_only_packets_with_bytes_of_selected_messages_are_exported(talks: Path, 
 
 def test_records_of_several_sources_are_in_order_of_time(talks: Path, tmp_path: Path) -> None:
     export(talks, "", None, tmp_path / "a.pcapng")
-    times = [one.ts for one in Reading().read([str(tmp_path / "a.pcapng")]) if isinstance(one, Message)]
-    assert len(times) == len(ids(talks, "SELECT message_id FROM messages"))
+    times = [ts for ts, _ in packets_of(tmp_path / "a.pcapng")]
+    assert len(times) > 40
+    assert times == sorted(times)
 
 
 @pytest.mark.parametrize("harm", ["gone", "changed"])
