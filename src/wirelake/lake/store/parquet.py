@@ -5,6 +5,7 @@ No table counts the files until they are committed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -99,8 +100,14 @@ class Sheet:
         """Delete the file."""
         self._held.clear()
         if self._writer is not None:
-            self._writer.close()
+            _abandon(self._writer)
             self._path.unlink(missing_ok=True)
+
+
+def _abandon(writer: pq.ParquetWriter) -> None:
+    """Close a file that is not wanted. A writer that failed has no footer; what made it fail is told by whoever gives up."""
+    with contextlib.suppress(OSError, RuntimeError):
+        writer.close()
 
 
 def _as_written(actual: pa.Schema, wanted: pa.Schema) -> pa.Schema:
@@ -269,7 +276,7 @@ class GoldFile:
         """Delete the file."""
         self._held.clear()
         if self._writer is not None:
-            self._writer.close()
+            _abandon(self._writer)
             self._path.unlink(missing_ok=True)
 
 
