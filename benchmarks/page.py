@@ -54,7 +54,7 @@ def summary(figures: list[Figure]) -> str:
     absent = sorted({figure.rival for figure in figures if figure.rival and figure.theirs is None})
     lines = [f"{len(goals) - len(missed)} of {len(goals)} goals were reached."]
     if missed:
-        lines.append(f"Missed: {'; '.join(f'{figure.name} ({figure.goal})' for figure in missed)}.")
+        lines += ["Missed:", "", *(f"- {figure.name}: {figure.goal}" for figure in missed), ""]
     if absent:
         lines.append(f"Not installed, so not measured: {', '.join(absent)}.")
     return "\n".join(lines) + "\n"
