@@ -319,7 +319,7 @@ BUGS: Final = (
     Bug(
         "query-reaches-other-files",
         "explore/query.py",
-        '        connection.execute("SET enable_external_access = false")\n',
+        '    connection.execute("SET enable_external_access = false")\n',
         "",
         ("explore/test_query.py",),
     ),

@@ -199,8 +199,8 @@ def compiled(function: F) -> F:
                     # Lets one kernel call another: Numba asks an object whose type it does not know for it here.
                     each._numba_type_ = numba.types.Dispatcher(_dispatchers[each])  # type: ignore[attr-defined]  # a function's dict
         for plain, loop in _loops.items():
-            if _dispatchers[loop] is not loop and hasattr(loop, "_numba_type_"):
-                plain._numba_type_ = loop._numba_type_  # type: ignore[attr-defined]  # a function's dict
+            if _dispatchers[loop] is not loop and "_numba_type_" in vars(loop):
+                plain._numba_type_ = vars(loop)["_numba_type_"]  # type: ignore[attr-defined]  # a function's dict
     return _dispatchers[function]  # type: ignore[return-value]  # a dispatcher is called like its function
 
 

@@ -114,7 +114,7 @@ def _constants(descriptor: AnyProtocol, specifics: Specifics, lua: str, known: s
         if value is None and name.startswith("FAULT_"):
             value = descriptor.faults.__members__.get(name.removeprefix("FAULT_"))
         if value is None:
-            value = next((getattr(module, name) for module in modules if hasattr(module, name)), None)
+            value = next((vars(module)[name] for module in modules if name in vars(module)), None)
         if value is None:
             value = getattr(descriptor.limits(), name.lower(), None)
         if not isinstance(value, int | float | Mapping | frozenset):

@@ -320,7 +320,7 @@ class _Function:
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
         if any(name in self._types or name in self._locals or name in self._parameters or name not in self._globals for name in names):
             return None
-        value = eval(compile(ast.Expression(node), self._name, "eval"), self._globals)  # noqa: S307 - a name of our own module
+        value = self._value(node)
         if isinstance(node, ast.Name) and isinstance(value, int) and not isinstance(value, bool):
             return self._translation.constant(node.id, int(value)) if abs(value) < MOST_EXACT else None
         if is_show(value):
@@ -328,6 +328,14 @@ class _Function:
         if isinstance(value, int) and not isinstance(value, bool):
             return f"{int(value)} --[[{ast.unparse(node).removesuffix('.value')}]]"
         return self._literal(value, node) if isinstance(value, bool | str) else None
+
+    def _value(self, node: ast.expr) -> object:
+        """What a name of the module, or an attribute of it, stands for."""
+        if isinstance(node, ast.Name):
+            return self._globals[node.id]
+        if isinstance(node, ast.Attribute):
+            return getattr(self._value(node.value), node.attr)
+        raise self._refusal(node)
 
     def _literal(self, value: object, node: ast.expr) -> str:
         if isinstance(value, bool):
