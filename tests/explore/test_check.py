@@ -161,7 +161,7 @@ def test_places_of_one_rule_are_bounded(fill: Callable[..., Path], tmp_path: Pat
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--fail-on", "everything"], "'everything' is no concern; choose of violations, security, incomplete"),
+        (["--fail-on", "everything"], "'everything' is nothing that a check can fail on; choose from violations, security, incomplete"),
         (["--no-integrity"], "nothing to check"),
         (["--no-integrity", "--ledger", "--fail-on", "security"], "--ledger"),
     ],

@@ -232,6 +232,7 @@ def test_the_command_writes_a_file_for_each_protocol(tmp_path: Path) -> None:
     code, output, errors = run("-o", str(tmp_path / "plugins"))
     assert code == 0
     assert output.split() == [str(tmp_path / "plugins" / file_name(protocol)) for protocol in PROTOCOLS]
+    assert errors.splitlines()[-1] == "Press Ctrl+Shift+L there, or start it again."
     assert "tshark -G folders" in errors
     for protocol in PROTOCOLS:
         text = (tmp_path / "plugins" / file_name(protocol)).read_text()

@@ -113,7 +113,9 @@ def _suites(lake: Path, *, ledger: bool, concerns: list[str], integrity: bool) -
     from wirelake.explore.query import QueryLimits  # noqa: PLC0415
 
     if unknown := [name for name in concerns if name not in list(Concern)]:
-        raise UsageError(f"--fail-on {','.join(concerns)}: {unknown[0]!r} is no concern; choose of {', '.join(Concern)}")
+        raise UsageError(
+            f"--fail-on {','.join(concerns)}: {unknown[0]!r} is nothing that a check can fail on; choose from {', '.join(Concern)}"
+        )
     if integrity:
         yield from _integrity(lake, ledger=ledger)
     if concerns:

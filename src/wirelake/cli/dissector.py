@@ -39,8 +39,6 @@ def dissector(folder: Path, chosen: tuple[str, ...], force: bool) -> int:
             raise UsageError(f"there is no dissector for {name}: choose {', '.join(names())}")
     for path in write(folder, list(dict.fromkeys(wanted)), force=force):
         print(path)
-    say(
-        "Wireshark loads them from its folder of personal Lua plugins: Help > About Wireshark > Folders, or `tshark -G folders`.\n"
-        "Press Ctrl+Shift+L there, or start it again."
-    )
+    say("Wireshark loads them from its folder of personal Lua plugins: Help > About Wireshark > Folders, or `tshark -G folders`.")
+    say("Press Ctrl+Shift+L there, or start it again.")
     return ExitCode.OK
