@@ -133,7 +133,7 @@ def test_wolp_9_pieces_agree_if_they_name_one_encryption_however_it_is_spelled(o
     assert one.messages() == [f"result:{code};message_id:7;".encode()]
 
 
-@pytest.mark.parametrize("payload", ["aGk", "aGk==", "a=Gk", "aG-_", "aGk=aGk=", "ä", "aGk=\x00", "aGk=\x0b"])
+@pytest.mark.parametrize("payload", ["aGk", "aGk==", "a=Gk", "aG-_", "aGk=aGk=", "aGkh=", "aGkh====", "ä", "aGk=\x00", "aGk=\x0b"])
 def test_wolp_6_what_is_no_base64_is_refused_and_blanks_are_ignored(payload):
     assert reply_to(f"message_id:1;{payload}") == [b"result:5;message_id:1;"]
     assert opened(b" a\tG\r\nk= ", None, Encryption.NONE, None) == b"hi"

@@ -43,7 +43,7 @@ from wirelake.protocols.wolpertinger.scanner import (
 )
 from wirelake.protocols.wolpertinger.state_machine import MESSAGES, Encrypted, Fragment, ResetNotice, is_heartbeat, message_kind
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
-from wirelake.protocols.wolpertinger.wire import BLANKS, message, opened
+from wirelake.protocols.wolpertinger.wire import BLANKS, base64_length, message, opened
 
 __all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "passive", "readable"]
 
@@ -311,9 +311,11 @@ class _Reading:
         """WOLP-6, WOLP-7: what a whole message in clear carries."""
         if gzip < 0:
             try:
-                return Passive(binascii.a2b_base64(payload, strict_mode=True))
+                plain = binascii.a2b_base64(payload, strict_mode=True)
             except binascii.Error:
-                pass  # blanks, perhaps
+                plain = b""  # blanks, perhaps
+            if len(payload) == base64_length(len(plain)):
+                return Passive(plain)
         self._look_for_blanks(index, bytes(payload))
         try:
             return Passive(opened(bytes(payload), None if gzip < 0 else gzip, Encryption.NONE, None, limits))

@@ -45,12 +45,14 @@ __all__ = [
     "Keys",
     "Limits",
     "Sealed",
+    "base64_length",
     "buffer",
     "decode",
     "encode",
     "encode_line",
     "encode_plain",
     "find",
+    "from_base64",
     "is_text",
     "message",
     "opened",
@@ -195,6 +197,26 @@ def sealed(payload: bytes, keys: Keys | None, *, compress: bool = False) -> Seal
     return Sealed(binascii.b2a_base64(payload, newline=False), gzip, Encryption.NONE if keys is None else Encryption.AES)
 
 
+def base64_length(size: int) -> int:
+    """Return how many characters of base64 stand for so many bytes, padding included."""
+    return (size + 2) // 3 * 4
+
+
+def from_base64(text: bytes) -> bytes:
+    """WOLP-6: decode base64, blanks ignored; raise DecodeError for anything else.
+
+    The standard library accepts padding behind a whole group (`AAAA=`) even in its strict mode, so the length is compared, too.
+    """
+    text = text.translate(None, BLANKS)
+    try:
+        payload = binascii.a2b_base64(text, strict_mode=True)
+    except binascii.Error as reason:
+        raise DecodeError(Fault.BASE64_INVALID, 0, str(reason)) from None
+    if len(text) != base64_length(len(payload)):
+        raise DecodeError(Fault.BASE64_INVALID, 0, "Excess padding")
+    return payload
+
+
 def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | None, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """WOLP-7: undo `sealed` for a whole payload.
 
@@ -202,10 +224,7 @@ def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | N
 
     WOLP-8: of an encrypted payload that is base64, everything that can go wrong is one fault, without a detail.
     """
-    try:
-        payload = binascii.a2b_base64(text.translate(None, BLANKS), strict_mode=True)  # WOLP-6
-    except binascii.Error as reason:
-        raise DecodeError(Fault.BASE64_INVALID, 0, str(reason)) from None
+    payload = from_base64(text)
     if encryption is Encryption.NONE:
         return payload if gzip is None else _inflated(payload, gzip, limits.max_inflated_size)
     plain = _decrypted(payload, None if encryption is Encryption.UNKNOWN else keys)

@@ -6,7 +6,6 @@ skipped. A key log does not say which key belongs to which session: the keyring 
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
@@ -18,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from wirelake.errors import DecodeError, UsageError, WirelakeError
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.messages import Encryption
-from wirelake.protocols.wolpertinger.wire import BLANKS, BLOCK_SIZE, Keys, Limits, opened
+from wirelake.protocols.wolpertinger.wire import BLOCK_SIZE, Keys, Limits, from_base64, opened
 
 __all__ = ["NAME", "Keyring", "log_line", "read_log"]
 
@@ -51,10 +50,7 @@ class Keyring:
         `last` names the key to try first. Raises DecodeError for what no key opens: no base64, no whole blocks, another algorithm; and for
         what a key opens only in part.
         """
-        try:
-            payload = binascii.a2b_base64(text.translate(None, BLANKS), strict_mode=True)  # WOLP-6
-        except binascii.Error as reason:
-            raise DecodeError(Fault.BASE64_INVALID, 0, str(reason)) from None
+        payload = from_base64(text)
         if encryption is Encryption.UNKNOWN or not payload or len(payload) % BLOCK_SIZE:
             raise DecodeError(Fault.ENCRYPTION_FAILED, 0)
         if last is not None and last in self._keys:  # nearly always
