@@ -306,6 +306,28 @@ def test_both_directions_go_to_the_same_bucket_and_connections_are_dealt_evenly(
         assert np.bincount(numbers[::2], minlength=buckets).min() > 200 // buckets // 4
 
 
+def test_buckets_are_the_same_in_every_version():
+    """The decoder's state of a connection is kept by bucket: with other numbers, a later batch would not find it."""
+    ends = [
+        (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), 50_000, 5040, 6),
+        (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), 50_000, 5040, 17),
+        (bytes([192, 168, 1, 254]), bytes([8, 8, 8, 8]), 65_535, 1, 6),
+        (bytes(15) + b"\x01", bytes.fromhex("fe800000000000000123456789abcdef"), 1, 443, 6),
+        (bytes([255] * 16), bytes(16), 0, 0, 17),
+    ]
+    data, packets = b"".join(one + other for one, other, *_ in ends), np.zeros((len(ends), 13), np.int64)
+    at = 0
+    for row, (one, other, port, to, transport) in enumerate(ends):
+        packets[row, [6, 7, 8, 9, 10, 11]] = at, at + len(one), len(one), port, to, transport
+        at += len(one) + len(other)
+    assert [route(data, packets, buckets).tolist() for buckets in (2, 7, 16, 1024)] == [
+        [1, 0, 0, 0, 1],
+        [3, 4, 6, 1, 2],
+        [5, 0, 8, 6, 1],
+        [581, 624, 56, 870, 113],
+    ]
+
+
 def test_packing_is_the_same_plain_and_compiled():
     raw = ethernet(ipv4("10.0.0.1", "10.0.0.2", tcp(1, 2, 3, 4, ACK, b"payload")))
     packets = np.zeros((2, 16), np.int64)

@@ -216,6 +216,26 @@ def test_what_waits_is_forgotten_as_without_bulk(monkeypatch):
     assert held_together(emp.Analyzer, messages, sizes)[0].pairs.client_forgotten
 
 
+@pytest.mark.parametrize("protocol", HISTORIES)
+def test_a_pair_may_be_the_first_that_a_session_says(protocol):
+    """No protocol of ours begins so: a greeting comes first. An analyzer that knows the connection as open already may see it."""
+    kind, history = HISTORIES[protocol]
+    messages = list(history(random.Random(3), 200))
+    greeted, opened = kind(), kind()
+    for message in messages[:2]:
+        greeted.message(message)
+    opened.states = dict(greeted.states)
+    request = next(one for one in messages if (one.type == 6 if protocol == "yamp" else one.request))
+    answer = {"type": 8, "request_uid": b"1" * 16, "response_type": 0} if protocol == "yamp" else {"request": False}
+    asked = {"uid": b"1" * 16} if protocol == "yamp" else {"request_id": "1"}
+    pair = [
+        msgspec.structs.replace(request, connection_id=CONNECTIONS[0], ts=ts, to_server=to_server, fault=None, oddities=0, **asked | more)
+        for ts, to_server, more in ((5, True, {}), (6, False, answer))
+    ]
+    assert len(bulk_pairs.pair_in_bulk(opened, Messages(pair * bulk_pairs.SINGLE)).requests) == bulk_pairs.SINGLE
+    assert (opened.first_said, opened.last_said, opened.last_word) == (5, 6, 6)
+
+
 @pytest.mark.parametrize("first", [1 << 15, 2, 203], ids=["in one stretch", "in two", "cut after the ping"])
 def test_answers_after_a_ping_show_that_the_pong_is_missing(first):
     """YAMP-18: what the other side sends when the pong is due tells that it is missing, requests and answers included."""
