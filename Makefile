@@ -8,7 +8,7 @@ FILES  := pyproject.toml constraints.txt
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test coverage matrix soak fuzz oracles lint docs site pictures bench sdist wheel extras docker hooks tools clean
+.PHONY: help setup demo quick test coverage matrix soak fuzz oracles lint docs site pictures bench sdist wheel extras docker hooks ready tools clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,6 +127,13 @@ extras: sdist  ## Build, then try the sdist with the extra `all` in an empty env
 	@rm -rf $(VENV)-extras/demo && $(VENV)-extras/bin/wirelake demo --out $(VENV)-extras/demo
 
 ##@ Machine
+# pip looks at the constraints and at the index one time, and later steps, which may run side by side, install nothing.
+CHECKS := test lint docs docker package
+ready: $(BIN)/python  ## Install at once what the checks of .ci/run need
+	@echo "installing wirelake, its libraries and the tools of the checks (some minutes the first time)"
+	@$(PIP) install --constraint constraints.txt --editable '.[lake]' $(addprefix --group ,$(CHECKS))
+	@touch $(VENV)/.lake && touch $(addprefix $(VENV)/.,$(CHECKS))
+
 tools:  ## Install programs that some tests compare with (Debian, as root)
 	@command -v tshark >/dev/null && command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium nats-server >/dev/null; }
 	@command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq prosody >/dev/null && { service prosody stop >/dev/null 2>&1 || true; }; }  # tests start their own
