@@ -2,7 +2,8 @@
 
 Numba's own cache has two faults that matter here. It notices a change in the file of a function, but not in the functions and constants
 that the function uses: after an upgrade, a kernel would go on with the scanner of the old version. So each kernel has a folder named by a
-fingerprint of everything it uses. And two processes that compile the same kernel for other types at the same time can swap their results.
+fingerprint of everything it uses. Path and time of its source file do not matter: a second checkout or a new virtual environment finds the
+code of the first. And two processes that compile the same kernel for other types at the same time can swap their results.
 So one process writes at a time.
 
 The folder is `NUMBA_CACHE_DIR`, if set, else `wirelake/kernels` in the user's cache folder, which outlives an upgrade and works for a
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -64,12 +66,24 @@ def jit(function: Callable[..., object], fingerprint: str) -> Callable[..., obje
     try:
         dispatcher: Callable[..., object] = numba.njit(cache=True)(function)
     except RuntimeError:  # Numba finds no folder that it can write
-        dispatcher = numba.njit(function)
+        uncached: Callable[..., object] = numba.njit(function)
+        return uncached
     finally:
         config.CACHE_DIR = before
     if dispatcher is not function:
+        _name_by_fingerprint(dispatcher, where / fingerprint)
         _write_alone(dispatcher, where)
     return dispatcher
+
+
+def _name_by_fingerprint(dispatcher: Any, place: Path) -> None:
+    """Let a dispatcher find code by its fingerprint alone; Numba's own name has the path, the line and the time of the source."""
+    from numba.core.caching import IndexDataCacheFile  # noqa: PLC0415 - as in jit
+
+    cache = dispatcher._cache  # there are no public names
+    cache._impl.locator._cache_path = str(place)
+    name = f"{dispatcher.py_func.__name__}.{sys.implementation.cache_tag}"
+    cache._cache_file = IndexDataCacheFile(cache_path=str(place), filename_base=name, source_stamp=place.name)
 
 
 def _write_alone(dispatcher: Any, where: Path) -> None:

@@ -13,6 +13,17 @@ from wirelake.lake.store import delta, journal
 from wirelake.lake.store.parquet import Sheet
 from wirelake.lake.tables.catalog import GOLD, TABLES
 
+SLOW = ("test_comments.py", "test_diff.py", "test_export.py", "test_mcp.py", "test_model.py", "test_skipping.py", "test_web.py")
+"""Files whose tests open a lake each, serve it or start a process: a tenth of a second to three seconds a test."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of these files."""
+    for item in items:
+        if item.path.name in SLOW and item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.slow)
+
 
 def _fill(lake: Path, rows: Rows, *, without: Sequence[str] = ()) -> Path:
     journal.initialise(lake)

@@ -7,7 +7,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,33 +43,65 @@ def talks(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -
     use_plain(False)
 
 
-def asking(lake: Path, ask: Callable[[Client], Awaitable[T]], *flags: str) -> T:
-    """Start a server, and ask it."""
+@contextmanager
+def running(lake: Path, *flags: str) -> Iterator[Callable[[Callable[[Client], Awaitable[T]]], T]]:
+    """Start a server; gives a function that asks it. The client lives in a thread, because one task must open and close it."""
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONWARNINGS": ""}
     server = StdioServerParameters(command=sys.executable, args=["-m", "wirelake", "mcp", str(lake), *flags], env=environment)
+    opened: Future[tuple[Client, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
-    async def run() -> T:
-        async with asyncio.timeout(PATIENCE), Client(server) as client:
-            return await ask(client)
+    async def serve() -> None:
+        try:
+            async with Client(server) as client:
+                is_over = asyncio.Event()
+                opened.set_result((client, asyncio.get_running_loop(), is_over))
+                await is_over.wait()
+        except BaseException as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
 
-    return asyncio.run(run())
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    client, loop, is_over = opened.result(PATIENCE)
+
+    async def asked(ask: Callable[[Client], Awaitable[T]]) -> T:
+        return await ask(client)
+
+    try:
+        yield lambda ask: asyncio.run_coroutine_threadsafe(asked(ask), loop).result(PATIENCE)
+    finally:
+        loop.call_soon_threadsafe(is_over.set)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
 
 
-def answers(lake: Path, *questions: tuple[str, dict[str, Any]], flags: tuple[str, ...] = ()) -> list[Any]:
-    """The answers of one server to these questions; an error is its text."""
+Ask = Callable[[Callable[[Client], Awaitable[Any]]], Any]
+
+
+@pytest.fixture(scope="module")
+def asking(talks: Path) -> Iterator[Ask]:
+    """One server for all questions about these conversations."""
+    with running(talks) as ask:
+        yield ask
+
+
+def answers(asking: Ask, *questions: tuple[str, dict[str, Any]]) -> list[Any]:
+    """The answers to these questions; an error is its text."""
 
     async def ask(client: Client) -> list[Any]:
         found = [await client.call_tool(name, arguments) for name, arguments in questions]
         return [one.content[0].text if one.is_error else one.structured_content for one in found]
 
-    return asking(lake, ask, *flags)
+    found: list[Any] = asking(ask)
+    return found
 
 
-def test_the_tools_are_named_described_and_read_only(talks: Path) -> None:
+def test_the_tools_are_named_described_and_read_only(asking: Ask) -> None:
     async def ask(client: Client) -> Any:
         return (await client.list_tools()).tools
 
-    tools = asking(talks, ask)
+    tools = asking(ask)
     assert [tool.name for tool in tools] == list(TOOLS)
     for tool in tools:
         assert tool.description
@@ -75,7 +110,7 @@ def test_the_tools_are_named_described_and_read_only(talks: Path) -> None:
     assert "protocol:relink" in json.dumps(tools[0].input_schema)
 
 
-def test_an_agent_finds_its_way_from_a_search_to_bytes(talks: Path) -> None:
+def test_an_agent_finds_its_way_from_a_search_to_bytes(talks: Path, asking: Ask) -> None:
     async def ask(client: Client) -> None:
         found = (await client.call_tool("search", {"filter": "kind:request protocol:emp", "limit": 2})).structured_content
         expected = query(talks, "SELECT message_id FROM messages WHERE kind = 'request' AND protocol = 'emp' ORDER BY ts, message_id")
@@ -96,12 +131,12 @@ def test_an_agent_finds_its_way_from_a_search_to_bytes(talks: Path) -> None:
         (layer,) = raw["layers"]
         assert sum(field["stop"] - field["start"] for field in layer["fields"]) == layer["size"] == len(bytes.fromhex(layer["hex"]))
 
-    asking(talks, ask)
+    asking(ask)
 
 
-def test_broken_rules_come_with_their_text_and_places(talks: Path) -> None:
+def test_broken_rules_come_with_their_text_and_places(asking: Ask) -> None:
     rules, places, others = answers(
-        talks, ("violations", {}), ("violations", {"rule": "HELLO_REPEATED"}), ("violations", {"protocol": "yamp"})
+        asking, ("violations", {}), ("violations", {"rule": "HELLO_REPEATED"}), ("violations", {"protocol": "yamp"})
     )
     (rule,) = [one for one in rules["rules"] if one["rule"] == "HELLO_REPEATED"]
     assert rule["why"]
@@ -112,17 +147,17 @@ def test_broken_rules_come_with_their_text_and_places(talks: Path) -> None:
 
 def test_sql_has_the_limits_of_query(talks: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.csv").write_text("a\n1\n")
-    rows, cut, file, write, two, slow, large = answers(
-        talks,
-        ("sql", {"statement": "SELECT protocol, count(*) AS n FROM messages GROUP BY protocol ORDER BY protocol"}),
-        ("sql", {"statement": "SELECT repeat('x', 5000) FROM messages", "limit": 1}),
-        ("sql", {"statement": f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')"}),
-        ("sql", {"statement": f"COPY messages TO '{tmp_path / 'out.csv'}'"}),
-        ("sql", {"statement": "SELECT 1; SELECT 2"}),
-        ("sql", {"statement": "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"}),
-        ("sql", {"statement": "SELECT list(a.range) FROM range(100000000) a"}),
-        flags=("--seconds", "5", "--memory", "64"),
-    )
+    with running(talks, "--seconds", "5", "--memory", "64") as asking:
+        rows, cut, file, write, two, slow, large = answers(
+            asking,
+            ("sql", {"statement": "SELECT protocol, count(*) AS n FROM messages GROUP BY protocol ORDER BY protocol"}),
+            ("sql", {"statement": "SELECT repeat('x', 5000) FROM messages", "limit": 1}),
+            ("sql", {"statement": f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')"}),
+            ("sql", {"statement": f"COPY messages TO '{tmp_path / 'out.csv'}'"}),
+            ("sql", {"statement": "SELECT 1; SELECT 2"}),
+            ("sql", {"statement": "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"}),
+            ("sql", {"statement": "SELECT list(a.range) FROM range(100000000) a"}),
+        )
     assert rows["columns"] == ["protocol", "n"]
     assert [row[0] for row in rows["rows"]] == ["emp", "relink"]
     assert (cut["is_cut"], len(cut["rows"]), len(cut["rows"][0][0])) == (True, 1, 2000)
@@ -145,25 +180,8 @@ def test_sql_has_the_limits_of_query(talks: Path, tmp_path: Path) -> None:
         ("sql", {}, "statement"),
     ],
 )
-def test_a_question_that_cannot_be_answered_says_why(
-    shared: Callable[..., Any], question: str, arguments: dict[str, Any], text: str
-) -> None:
-    assert text in shared(question, arguments)
-
-
-@pytest.fixture(scope="module")
-def shared(talks: Path) -> Callable[[str, dict[str, Any]], Any]:
-    """One server for several questions: the answers are kept, and the server ends at once."""
-    asked = [
-        ("search", {"filter": "kind:nothing"}),
-        ("search", {"limit": 100_000}),
-        ("session", {"session_id": "ffff"}),
-        ("message", {"message_id": "zz"}),
-        ("bytes", {"message_id": "00"}),
-        ("sql", {}),
-    ]
-    found = dict(zip([json.dumps(one) for one in asked], answers(talks, *asked), strict=True))
-    return lambda question, arguments: found[json.dumps((question, arguments))]
+def test_a_question_that_cannot_be_answered_says_why(asking: Ask, question: str, arguments: dict[str, Any], text: str) -> None:
+    assert text in answers(asking, (question, arguments))[0]
 
 
 def test_a_source_that_is_gone_is_said(fill: Callable[..., Path], tmp_path: Path) -> None:
@@ -171,7 +189,8 @@ def test_a_source_that_is_gone_is_said(fill: Callable[..., Path], tmp_path: Path
     lake = lake_of(fill, tmp_path / "lake", [path])
     path.unlink()
     message = query(lake, "SELECT message_id FROM messages WHERE kind = 'request'").column(0)[0].as_py()
-    (raw,) = answers(lake, ("bytes", {"message_id": message}))
+    with running(lake) as asking:
+        (raw,) = answers(asking, ("bytes", {"message_id": message}))
     assert "cannot be read" in raw["note"]
 
 

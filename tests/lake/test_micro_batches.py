@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.cases import seeds
 from tests.lake.following import PORTS, Bomb, contents, files, story
 
 from wirelake import protocols
@@ -173,9 +174,8 @@ def grow(dice: random.Random, reader: Reader, parts: list[bytes], interrupted=la
     return reader
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["capture", "recording"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, test=1))
 def test_micro_batches_of_any_size_give_what_one_ingest_gives(tmp_path, kind, seed):
     dice, folder = random.Random(seed), tmp_path / "in"
     folder.mkdir()
@@ -189,8 +189,7 @@ def test_micro_batches_of_any_size_give_what_one_ingest_gives(tmp_path, kind, se
     assert reader.batch > 2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, test=1))
 def test_a_portion_that_is_interrupted_anywhere_is_there_once(tmp_path, monkeypatch, seed):
     """The plug is pulled between any two steps of publishing; whoever comes next goes on from what the lake says."""
     dice, folder = random.Random(seed), tmp_path / "in"

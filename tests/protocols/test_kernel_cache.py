@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from enum import IntEnum
+from pathlib import Path
 from textwrap import dedent
 
 import numba
@@ -57,9 +59,9 @@ def run(tmp_path, monkeypatch):
     for name, text in (("inner", INNER), ("outer", OUTER), ("sizes", "SIZE = 10\n"), ("program", PROGRAM)):
         (tmp_path / f"{name}.py").write_text(dedent(text))
 
-    def once() -> tuple[int, int]:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run([sys.executable, str(tmp_path / "program.py")], env=environment, capture_output=True, text=True, check=True)
+    def once(folder: Path = tmp_path) -> tuple[int, int]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run([sys.executable, str(folder / "program.py")], env=environment, capture_output=True, text=True, check=True)
         result, hits = done.stdout.split()
         return int(result), int(hits)
 
@@ -74,6 +76,15 @@ def test_code_is_kept_until_a_kernel_changes_that_it_uses(run, tmp_path):
     inner = tmp_path / "inner.py"
     inner.write_text(inner.read_text().replace("data[0] + 0", "data[0] + 100"))
     assert run() == (0x61 + 111, 0)
+
+
+@pytest.mark.slow
+@needs_numba
+def test_code_is_found_wherever_its_source_lies_and_however_old_it_is(run, tmp_path):
+    assert run() == (0x61 + 11, 0)
+    for name in ("inner", "outer"):
+        (tmp_path / f"{name}.py").write_text("\n\n" + (tmp_path / f"{name}.py").read_text())
+    assert run(shutil.copytree(tmp_path, tmp_path / "other", ignore=shutil.ignore_patterns("cache", "other"))) == (0x61 + 11, 1)
 
 
 def closing_over(value):
