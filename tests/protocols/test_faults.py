@@ -1,6 +1,9 @@
-"""Who says that something is wrong: the specification accuses its sender, all else is only noted."""
+"""Every fault of every protocol has one rule; and the specification accuses its sender, all else is only noted."""
 
 from __future__ import annotations
+
+import re
+from importlib import import_module
 
 import pytest
 from tests.cases import each
@@ -9,6 +12,35 @@ from wirelake import protocols
 from wirelake.protocols.faults import Origin, Severity
 
 FAULTS = [fault for name in protocols.names() for fault in protocols.get(name).faults]
+
+
+CLAUSES = {
+    "emp": r"EMP-([1-9]|[1-3]\d|4[0-7])",
+    "event_mesh": r"EMM-\d+|§\d+(\.\d+)*",
+    "relink": r"RELINK-([1-9]|[12]\d|3[0-3])|§2",
+    "wolpertinger": r"WOLP-\d+",
+    "yamp": r"YAMP-([1-9]|[1-4]\d|5[0-3])",
+}
+"""Protocol -> the ids of its rules."""
+
+
+@each("fault", FAULTS, ids=lambda fault: f"{type(fault).__module__.split('.')[2]}-{fault.name}")
+def test_every_fault_has_one_rule_and_stands_in_one_group(fault):
+    module = import_module(type(fault).__module__)
+    assert fault.rule is module.RULES[fault]
+    assert re.fullmatch(CLAUSES[type(fault).__module__.split(".")[2]], fault.clause)
+    assert fault.text
+    assert not fault.text.endswith(".")
+    assert fault.is_tolerated == (fault in module.TOLERATED)
+    assert sum(fault in group for group in (module.UNREADABLE, module.BREACHES, module.TOLERATED)) == 1
+    assert 0 < fault < 128, "a row has room for seven bits"
+
+
+@pytest.mark.parametrize("protocol", protocols.names())
+def test_no_two_faults_have_one_number_and_every_rule_is_of_a_fault(protocol):
+    kind = protocols.get(protocol).faults
+    assert len({int(fault) for fault in kind}) == len(kind.__members__)
+    assert set(import_module(kind.__module__).RULES) == set(kind)
 
 
 def names(protocol: str, origin: Origin) -> set[str]:

