@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from wirelake.lake.gold.fold.checkpoints import CheckpointRules
-from wirelake.lake.gold.fold.work import Written
 from wirelake.lake.gold.incremental import fold_sessions, judge_security, plan_items, refresh, sum_minutes
 from wirelake.lake.jobs.task_files import TaskFiles
 from wirelake.lake.store import commit, delta, gold_commit, journal, settings
@@ -37,7 +36,8 @@ def without_spark(monkeypatch):
 
     def run_fold(spark, work, count):
         results = [work(number) for number in range(count)]
-        log.messages.append(sum(item.messages for one in results for item in msgspec.msgpack.decode(one, type=list[Written])))
+        told = (msgspec.msgpack.decode(one, type=fold_sessions.FoldResult) for one in results)
+        log.messages.append(sum(item.messages for one in told for item in one.folded))
         return results
 
     monkeypatch.setattr(fold_sessions, "run_tasks", run_fold)

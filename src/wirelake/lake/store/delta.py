@@ -7,6 +7,7 @@ transaction, so that committing a batch twice is idempotent.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import time
@@ -24,6 +25,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from wirelake.errors import LakeError
+from wirelake.lake.store import open_tables
+from wirelake.lake.store.open_tables import OpenTable
 from wirelake.lake.tables.filtered import filtered
 from wirelake.lake.tables.schema import Table
 
@@ -102,44 +105,10 @@ def _blame(lake: Path, table: Table) -> Iterator[None]:
         raise LakeError(f"table {table.name} of {lake}: {' '.join(str(error).split())}") from error
 
 
-def _open(lake: Path, table: Table, as_of: int | None = None) -> DeltaTable | None:
+def _open(lake: Path, table: Table, as_of: int | None = None) -> OpenTable | None:
     """Open a table at a version, or at its newest; None if there is no such table yet."""
-    at = folder(lake, table)
-    if not (at / "_delta_log").is_dir():
-        return None
     with _blame(lake, table):
-        return DeltaTable(at, version=as_of)
-
-
-_READ: Final[dict[tuple[str, int | None], tuple[tuple[str, int, int], DeltaTable]]] = {}
-"""Tables that were opened to be read, with what their log looked like then. Opening one takes several milliseconds."""
-_MOST_READ: Final = 128
-"""Tables that are kept open, at most."""
-
-
-def _reading(lake: Path, table: Table, as_of: int | None = None) -> DeltaTable | None:
-    """Open a table to be read, as `_open` does; one that did not change since is not opened again."""
-    at = str(folder(lake, table))
-    log = _last_entry(folder(lake, table) / "_delta_log", as_of)
-    known = _READ.get((at, as_of))
-    if known is not None and log is not None and known[0] == log:
-        return known[1]
-    opened = _open(lake, table, as_of)
-    if opened is not None and log is not None:
-        if len(_READ) >= _MOST_READ:
-            _READ.clear()
-        _READ[at, as_of] = (log, opened)
-    return opened
-
-
-def _last_entry(log: Path, as_of: int | None) -> tuple[str, int, int] | None:
-    """Name, inode and time of the last entry of a log, or of that of a version; None if there is none."""
-    try:
-        name = max(entry.name for entry in log.iterdir() if entry.suffix == ".json") if as_of is None else f"{as_of:020d}.json"
-        found = (log / name).stat()
-    except (OSError, ValueError):
-        return None
-    return name, found.st_ino, found.st_mtime_ns
+        return open_tables.open_table(folder(lake, table), as_of)
 
 
 def delta_schema(table: Table) -> DeltaSchema:
@@ -169,30 +138,30 @@ def _properties(table: Table) -> dict[str, str | None]:
     return {"delta.dataSkippingNumIndexedCols": "0"}
 
 
-def _check_columns(lake: Path, table: Table, opened: DeltaTable) -> None:
+def _check_columns(lake: Path, table: Table, opened: OpenTable) -> None:
     if not _has_columns(opened, table):
         raise LakeError(f"table {table.name} of {lake} has other columns than this version of wirelake writes: use a new lake folder")
 
 
 def version(lake: Path, table: Table) -> int | None:
     """Return the version of the table; None if there is no such table."""
-    opened = _reading(lake, table)
-    return None if opened is None else opened.version()
+    opened = _open(lake, table)
+    return None if opened is None else opened.version
 
 
 def batch(lake: Path, table: Table, as_of: int | None = None) -> int | None:
     """Return the newest batch in the table, or in one of its versions; None if it has none."""
-    opened = _reading(lake, table, as_of)
-    return None if opened is None else opened.transaction_version(_APP)
+    opened = _open(lake, table, as_of)
+    return None if opened is None else opened.number(_APP)
 
 
 def revision(lake: Path, table: Table) -> int:
     """Return the number of the last `exchange` of the table's files."""
-    opened = _reading(lake, table)
-    return 0 if opened is None else opened.transaction_version(_REVISIONS) or 0
+    opened = _open(lake, table)
+    return 0 if opened is None else opened.number(_REVISIONS) or 0
 
 
-def _ready(lake: Path, table: Table) -> DeltaTable:
+def _ready(lake: Path, table: Table) -> OpenTable:
     """Open a table for writing; create it if there is none. Raises LakeError if it has other columns."""
     opened = _open(lake, table)
     if opened is None:
@@ -204,11 +173,9 @@ def _ready(lake: Path, table: Table) -> DeltaTable:
     return opened
 
 
-def _has_columns(opened: DeltaTable, table: Table) -> bool:
+def _has_columns(opened: OpenTable, table: Table) -> bool:
     """Whether a table has the columns of the schema of record; comments may differ."""
-    return [(field.name, field.type) for field in opened.schema().fields] == [
-        (field.name, field.type) for field in delta_schema(table).fields
-    ]
+    return opened.fields() == [(field.name, field.type) for field in delta_schema(table).fields]
 
 
 def is_outdated(lake: Path, table: Table) -> bool:
@@ -240,20 +207,18 @@ def migrate(lake: Path, table: Table, kept: Sequence[File]) -> None:
     actions: list[Any] = [file.added(now) for file in kept]
     properties = CommitProperties(app_transactions=[Transaction(_APP, 0)])
     with _blame(lake, table):
-        opened.create_write_transaction(actions, "overwrite", delta_schema(table), commit_properties=properties)
+        opened.take().create_write_transaction(actions, "overwrite", delta_schema(table), commit_properties=properties)
 
 
 def _commit(
-    lake: Path, table: Table, opened: DeltaTable, removed: Sequence[File], added: Sequence[File], numbers: list[Transaction]
+    lake: Path, table: Table, opened: OpenTable, removed: Sequence[File], added: Sequence[File], numbers: list[Transaction]
 ) -> None:
     """Commit one Delta transaction: these files stop counting, those begin to."""
     now = time.time_ns() // 1_000_000
     actions: list[Any] = [RemoveAction(file.path, True, now, file.size, {}) for file in removed]
     actions += [file.added(now) for file in added]
     with _blame(lake, table):
-        opened.create_write_transaction(
-            actions, "append", delta_schema(table), commit_properties=CommitProperties(app_transactions=numbers)
-        )
+        open_tables.commit(folder(lake, table), opened, actions, delta_schema(table), numbers)
 
 
 def append(lake: Path, table: Table, added: Sequence[File], number: int, removed: Sequence[File] = ()) -> bool:
@@ -262,7 +227,7 @@ def append(lake: Path, table: Table, added: Sequence[File], number: int, removed
     Idempotent: returns False if that batch is there already.
     """
     opened = _ready(lake, table)
-    newest = opened.transaction_version(_APP)
+    newest = opened.number(_APP)
     if newest is not None and newest >= number:
         return False
     _commit(lake, table, opened, removed, added, [Transaction(_APP, number)])
@@ -289,7 +254,7 @@ def exchange(lake: Path, table: Table, removed: Sequence[File], added: Sequence[
     Idempotent: returns False if it is done already.
     """
     opened = _ready(lake, table)
-    if (opened.transaction_version(_REVISIONS) or 0) >= nth:
+    if (opened.number(_REVISIONS) or 0) >= nth:
         return False
     _commit(lake, table, opened, removed, added, [Transaction(_APP, number), Transaction(_REVISIONS, nth)])
     return True
@@ -297,11 +262,11 @@ def exchange(lake: Path, table: Table, removed: Sequence[File], added: Sequence[
 
 def entries(lake: Path, table: Table, as_of: int | None = None) -> list[File]:
     """List the files that count, now or as of a version, sorted by name."""
-    opened = _reading(lake, table, as_of)
+    opened = _open(lake, table, as_of)
     if opened is None:
         return []
     # The log has relative paths; the URIs that deltalake offers would need unquoting.
-    log = pa.table(opened.get_add_actions(flatten=True)).select(["path", "size_bytes", "num_records"])
+    log = opened.files().select(["path", "size_bytes", "num_records"])
     return sorted((File(path, size, rows) for path, size, rows in zip(*(each.to_pylist() for each in log.columns), strict=True)), key=_path)
 
 
@@ -310,10 +275,10 @@ def statistics(lake: Path, table: Table, as_of: int | None = None) -> pa.Table:
 
     Columns are `path`, `num_records`, `min.NAME`, `max.NAME` and `null_count.NAME`. What the log does not have of a file is null.
     """
-    opened = _reading(lake, table, as_of)
+    opened = _open(lake, table, as_of)
     if opened is None:
         return pa.table({"path": pa.array([], pa.string()), "num_records": pa.array([], pa.int64())})
-    log = pa.table(opened.get_add_actions(flatten=True))
+    log = opened.files()
     return log.set_column(log.schema.get_field_index("path"), "path", log["path"].cast(pa.string())).sort_by("path")
 
 
@@ -388,8 +353,25 @@ def locate(lake: Path, table: Table, number: int, name: str) -> list[Path]:
 def uncounted(lake: Path, table: Table) -> list[Path]:
     """List Parquet files in the table's folder that do not count: never committed, or replaced."""
     at = folder(lake, table)
-    counted = set(files(lake, table))
-    return [found for found in [*at.glob("*.parquet"), *at.glob("batch-*/*.parquet")] if found not in counted]
+    counted = {file.path for file in entries(lake, table)}
+    found = _parquet_files(at) + [f"{name}/{file}" for name in _batch_folders(at) for file in _parquet_files(at / name)]
+    return [at / path for path in found if path not in counted]
+
+
+def _parquet_files(at: Path) -> list[str]:
+    """Names of Parquet files in a folder. A table may have thousands: no paths are made of them."""
+    try:
+        return [name for name in os.listdir(at) if name.endswith(".parquet")]  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _batch_folders(at: Path) -> list[str]:
+    """Names of the folders with files of one refresh each."""
+    try:
+        return [name for name in os.listdir(at) if name.startswith("batch-")]  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def sweep_batch(lake: Path, table: Table, number: int) -> int:
@@ -411,9 +393,9 @@ def sweep(lake: Path, table: Table, keep: Collection[Path] = ()) -> int:
         if path not in keep:
             path.unlink(missing_ok=True)
             removed += 1
-    for path in at.glob("batch-*"):
-        if not any(path.glob("*.parquet")):
-            shutil.rmtree(path, ignore_errors=True)  # Spark's markers and checksums of files that are gone
+    for name in _batch_folders(at):
+        if not _parquet_files(at / name):
+            shutil.rmtree(at / name, ignore_errors=True)  # Spark's markers and checksums of files that are gone
     return removed
 
 

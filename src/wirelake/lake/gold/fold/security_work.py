@@ -41,7 +41,7 @@ from wirelake.lake.tables.catalog import table as table_named
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
 
-__all__ = ["PASS_ROWS", "Judged", "SecurityWork", "run"]
+__all__ = ["PASS_ROWS", "Judged", "SecurityWork", "is_threatened", "run"]
 
 PASS_ROWS: Final = 500_000
 """About how many packets are in memory at once."""
@@ -53,8 +53,6 @@ class SecurityWork(msgspec.Struct, frozen=True):
     plan: Plan
     events: str
     """The scratch file: which files have events of a connection, as rows of the connection index."""
-    violations: list[list[str]]
-    """For each item the files of `violations` that may have its sessions."""
     pass_rows: int = PASS_ROWS
 
 
@@ -65,16 +63,25 @@ class Judged(msgspec.Struct, frozen=True):
     packets: int
 
 
-def run(work: SecurityWork, keys: TrustStore | None, number: int) -> Judged:
-    """Judge the packets of one item, and write its file."""
-    return _ItemJudge(work, keys, number).run()
+def run(work: SecurityWork, keys: TrustStore | None, number: int, broken: Sequence[Path]) -> Judged:
+    """Judge the packets of one item, and write its file. `broken` has the files of `violations` that may have its sessions."""
+    return _ItemJudge(work, keys, number, broken).run()
+
+
+def is_threatened(files: Sequence[Path], sessions: pa.Array) -> bool:
+    """Whether one of these sessions has a threat in these files of `violations`."""
+    if not files:
+        return False
+    is_threat = pads.field("rule").isin(sorted(THREATENING))
+    threatened = pads.dataset([str(file) for file in files], format="parquet").to_table(["session_id"], filter=is_threat)["session_id"]
+    return bool(pc.any(pc.is_in(pc.coalesce(threatened, b""), value_set=sessions)).as_py())
 
 
 class _ItemJudge:
-    def __init__(self, work: SecurityWork, keys: TrustStore | None, number: int) -> None:
+    def __init__(self, work: SecurityWork, keys: TrustStore | None, number: int, broken: Sequence[Path]) -> None:
         self._work = work
         self._keys = keys
-        self._violations = [Path(path) for path in work.violations[number]]
+        self._violations = broken
         self._files = ItemFiles(work.plan, number, [security.TABLE])
         self._packets = 0
 

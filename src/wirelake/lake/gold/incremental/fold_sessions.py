@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from wirelake.lake.gold.fold import work
 from wirelake.lake.gold.fold.checkpoints import CheckpointRules
+from wirelake.lake.gold.fold.security_work import Judged, is_threatened
 from wirelake.lake.gold.fold.work import FOLDED, Work, Written
 from wirelake.lake.gold.incremental.affected import Affected
+from wirelake.lake.gold.incremental.judge_security import Judgement, JudgeTask
 from wirelake.lake.gold.incremental.key_ranges import KEY_RANGE_ROWS
 from wirelake.lake.gold.incremental.plan_items import plan_items
 from wirelake.lake.session.tasks import run_tasks
@@ -27,7 +31,7 @@ from wirelake.lake.store.gold_commit import Change
 from wirelake.lake.tables import exchanges, violations
 from wirelake.lake.tables.checkpoints import CHECKPOINTS
 
-__all__ = ["CHECKPOINT_RULES", "fold_sessions"]
+__all__ = ["CHECKPOINT_RULES", "FoldResult", "SecurityNeed", "fold_sessions"]
 
 _LOG: Final = logging.getLogger("wirelake.lake")
 
@@ -38,17 +42,45 @@ _SETTLED: Final = (exchanges.TABLE, violations.TABLE, CHECKPOINTS)
 """Tables with files for single sessions."""
 
 
-def fold_sessions(spark: SparkSession, lake: Path, what: Affected, newest: int, scratch: Path) -> list[Change]:
+class FoldResult(msgspec.Struct, frozen=True):
+    """What a task did."""
+
+    folded: list[Written]
+    judged: list[Judged] | None = None
+    """Rows of `security`; None: the task did not judge, or found nothing to judge."""
+
+
+class SecurityNeed(msgspec.Struct, frozen=True):
+    """What is to be done about `security`."""
+
+    plan: Callable[[], Judgement]
+    """Plans how it is rebuilt."""
+    is_certain: bool
+    """Whether it is rebuilt in any case. If not, it is where one of the sessions is or was a threat."""
+    sessions: pa.Array
+
+
+def fold_sessions(
+    spark: SparkSession, lake: Path, what: Affected, newest: int, scratch: Path, need: SecurityNeed
+) -> tuple[list[Change], bool]:
     """Fold affected sessions, and return which files of each table go and come. Nothing is committed here.
 
-    `newest` is the newest batch.
+    `newest` is the newest batch. If one task folds all, and one can judge all, it does both: a job of its own would cost more than the
+    work. Says whether that happened; then there is a change of `security` if there was anything to judge.
     """
     started = time.monotonic()
     planned = plan_items(spark, lake, FOLDED, what, scratch, index=what.index, most=KEY_RANGE_ROWS, settled=_SETTLED)
     count = len(planned.tasks)
     given = msgspec.msgpack.encode(Work(planned.plan, settings.of(lake).late_seconds, what.newest, newest, CHECKPOINT_RULES))
-    told = run_tasks(spark, partial(_run, given, planned.tasks), count)
-    results = [one for result in told for one in msgspec.msgpack.decode(result, type=list[Written])]
+    judgement = need.plan() if count == 1 else None
+    judge = None
+    if judgement is not None and len(judgement.planned.tasks) == 1:
+        gone = planned.removed.get(violations.TABLE.name, ())
+        kept = [file for file in delta.entries(lake, violations.TABLE) if file not in gone]
+        judge = ThreatTask(judgement.task(kept), str(lake), [file.path for file in gone], need.sessions, need.is_certain)
+    told = run_tasks(spark, partial(_run, given, planned.tasks, judge), count)
+    tasks = [msgspec.msgpack.decode(result, type=FoldResult) for result in told]
+    results = [one for task in tasks for one in task.folded]
     _LOG.info(
         "%s messages of %s sessions folded by %d tasks, %.1f s",
         f"{sum(one.messages for one in results):,}",
@@ -58,16 +90,40 @@ def fold_sessions(spark: SparkSession, lake: Path, what: Affected, newest: int, 
     )
     changes = []
     for table in {table.name: table for table in (*FOLDED, *_SETTLED)}.values():
-        gone = {path for one in results for path in one.removed.get(table.name, ())}
-        dropped = [file for file in delta.entries(lake, table) if file.path in gone]
+        gone_paths = {path for one in results for path in one.removed.get(table.name, ())}
+        dropped = [file for file in delta.entries(lake, table) if file.path in gone_paths]
         added = sorted((file for one in results for file in one.files.get(table.name, ())), key=lambda file: file.path)
         removed = [*planned.removed.get(table.name, ()), *dropped]
         if table is not CHECKPOINTS or removed or added:  # few lakes have any
             changes.append(Change(table.name, removed, added))
-    return changes
+    if judge is not None and judgement is not None:
+        changes += [judgement.change(task.judged) for task in tasks if task.judged is not None]
+    return changes, judge is not None
 
 
-def _run(given: bytes, tasks: list[list[int]], number: int) -> bytes:
+class ThreatTask:
+    """In a task that has folded all: judge packets, if that is certain, or if a session is or was a threat."""
+
+    def __init__(self, judge: JudgeTask, lake: str, gone: list[str], sessions: pa.Array, is_certain: bool) -> None:
+        self._judge = judge
+        self._lake = lake
+        self._gone = gone
+        self._sessions = sessions
+        self._is_certain = is_certain
+
+    def __call__(self, folded: list[Written]) -> list[Judged] | None:
+        name = violations.TABLE.name
+        removed = {path for one in folded for path in one.removed.get(name, ())}
+        added = [file for one in folded for file in one.files.get(name, ())]
+        at = delta.folder(Path(self._lake), violations.TABLE)
+        changed = [at / path for path in (*self._gone, *removed, *(file.path for file in added))]
+        if not self._is_certain and not is_threatened(changed, self._sessions):
+            return None
+        return self._judge.judge(0, removed, added)
+
+
+def _run(given: bytes, tasks: list[list[int]], judge: ThreatTask | None, number: int) -> bytes:
     """In a task: fold its items, one after the other."""
     todo = msgspec.msgpack.decode(given, type=Work)
-    return msgspec.msgpack.encode([work.run(todo, item) for item in tasks[number]])
+    folded = [work.run(todo, item) for item in tasks[number]]
+    return msgspec.msgpack.encode(FoldResult(folded, judge(folded) if judge is not None else None))

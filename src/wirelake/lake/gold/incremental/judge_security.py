@@ -1,15 +1,14 @@
-"""Rebuild `security`: one Spark job, whose tasks judge the packets of affected sessions.
+"""Rebuild `security`: tasks judge the packets of affected sessions.
 
 The driver plans the work from the connection index and collects names of files. Keys travel in the function that tasks run: they are in no
-file, plan or log.
+file, plan or log. A small refresh judges in the task that folds (`fold_sessions.py`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,7 @@ from wirelake.lake.gold.fold.security import PROTOCOL
 from wirelake.lake.gold.fold.security_work import PASS_ROWS, Judged, SecurityWork
 from wirelake.lake.gold.incremental.affected import Affected
 from wirelake.lake.gold.incremental.key_ranges import KEY_RANGE_ROWS
-from wirelake.lake.gold.incremental.plan_items import covers, plan_items
+from wirelake.lake.gold.incremental.plan_items import ItemPlan, covers, plan_items
 from wirelake.lake.session.tasks import run_tasks
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
@@ -36,45 +35,74 @@ from wirelake.lake.tables.index import CONNECTION_INDEX
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
 
-__all__ = ["judge_security"]
+__all__ = ["JudgeTask", "Judgement", "judge_security", "plan_judgement"]
 
 _LOG: Final = logging.getLogger("wirelake.lake")
 
 
-def judge_security(
-    spark: SparkSession, lake: Path, what: Affected, broken: Sequence[File], scratch: Path, keys: TrustStore | None
-) -> Change:
-    """Judge affected sessions, and return which files of the table go and come. Nothing is committed here.
+class Judgement:
+    """Judging the packets of some sessions, as planned."""
+
+    def __init__(self, planned: ItemPlan, work: SecurityWork, keys: TrustStore | None) -> None:
+        self.planned: Final = planned
+        self._work = work
+        self._keys = keys
+
+    def task(self, known: Sequence[File]) -> JudgeTask:
+        """What tasks run. `known` has files of `violations` as that table will be, those of the task itself excepted."""
+        return JudgeTask(msgspec.msgpack.encode(self._work), self._keys, self.planned.tasks, list(known))
+
+    def change(self, results: Sequence[Judged]) -> Change:
+        """Which files of the table go and come, if tasks say so."""
+        added = sorted((one.file for one in results if one.file is not None), key=lambda file: file.path)
+        _LOG.info("%s packets judged: %s rows", f"{sum(one.packets for one in results):,}", f"{sum(file.rows for file in added):,}")
+        return Change(security.TABLE.name, self.planned.removed[security.TABLE.name], added)
+
+
+class JudgeTask:
+    """Runs in tasks. Keys are in it: it is pickled, and never written down."""
+
+    def __init__(self, given: bytes, keys: TrustStore | None, tasks: list[list[int]], known: list[File]) -> None:
+        self._given = given
+        self._keys = keys
+        self._tasks = tasks
+        self._known = known
+
+    def __call__(self, number: int) -> bytes:
+        """Judge the items of a task."""
+        return msgspec.msgpack.encode(self.judge(number))
+
+    def judge(self, number: int, removed: Collection[str] = (), added: Sequence[File] = ()) -> list[Judged]:
+        """The same, if the task removed and added these files of `violations` before."""
+        work = msgspec.msgpack.decode(self._given, type=SecurityWork)
+        broken = [*(file for file in self._known if file.path not in removed), *added]
+        return [security_work.run(work, self._keys, item, _broken(work, item, broken)) for item in self._tasks[number]]
+
+
+def _broken(work: SecurityWork, item: int, files: Sequence[File]) -> list[Path]:
+    """The files of `violations` that may have sessions of an item."""
+    at = delta.folder(Path(work.plan.lake), violations.TABLE)
+    return [at / file.path for file in files if covers(work.plan.items[item], file)]
+
+
+def plan_judgement(spark: SparkSession, lake: Path, what: Affected, scratch: Path, keys: TrustStore | None) -> Judgement:
+    """Plan how tasks judge affected sessions."""
+    index = what.index.filter(pc.equal(what.index["protocol"], PROTOCOL))
+    planned = plan_items(spark, lake, [security.TABLE], what, scratch, index=index, most=KEY_RANGE_ROWS)
+    events = _events(lake, index, scratch / "security-events.parquet")
+    return Judgement(planned, SecurityWork(planned.plan, str(events), PASS_ROWS), keys)
+
+
+def judge_security(spark: SparkSession, judgement: Judgement, broken: Sequence[File]) -> Change:
+    """Judge sessions, and return which files of the table go and come. Nothing is committed here.
 
     `broken` has the files of `violations`, as that table will be.
     """
     started = time.monotonic()
-    index = what.index.filter(pc.equal(what.index["protocol"], PROTOCOL))
-    planned = plan_items(spark, lake, [security.TABLE], what, scratch, index=index, most=KEY_RANGE_ROWS)
-    items = planned.plan.items
-    at = delta.folder(lake, violations.TABLE)
-    work = SecurityWork(
-        planned.plan,
-        str(_events(lake, index, scratch / "security-events.parquet")),
-        [[str(at / file.path) for file in broken if covers(item, file)] for item in items],
-        PASS_ROWS,
-    )
-    given = msgspec.msgpack.encode(work)
-    results = [msgspec.msgpack.decode(result, type=Judged) for result in run_tasks(spark, partial(_run, given, keys), len(items))]
-    added = sorted((one.file for one in results if one.file is not None), key=lambda file: file.path)
-    _LOG.info(
-        "%s packets judged by %d tasks: %s rows, %.1f s",
-        f"{sum(one.packets for one in results):,}",
-        len(items),
-        f"{sum(file.rows for file in added):,}",
-        time.monotonic() - started,
-    )
-    return Change(security.TABLE.name, planned.removed[security.TABLE.name], added)
-
-
-def _run(given: bytes, keys: TrustStore | None, number: int) -> bytes:
-    """In a task."""
-    return msgspec.msgpack.encode(security_work.run(msgspec.msgpack.decode(given, type=SecurityWork), keys, number))
+    count = len(judgement.planned.tasks)
+    results = run_tasks(spark, judgement.task(broken), count)
+    _LOG.info("security: %d tasks, %.1f s", count, time.monotonic() - started)
+    return judgement.change([one for result in results for one in msgspec.msgpack.decode(result, type=list[Judged])])
 
 
 def _events(lake: Path, index: pa.Table, path: Path) -> Path:

@@ -64,7 +64,9 @@ def plan_items(
     apart = {table.name: [file for file in delta.entries(lake, table) if session_of(file.path) is not None] for table in settled}
     messages = _unread(lake, index, apart.get(CHECKPOINTS.name, ()) if not what.is_all else ())
     slots = range(SLOTS) if what.is_all else what.slots
-    ranges, removed = _ranges(files, slots, messages, min(most, max(_SMALL_ROWS, messages // _tasks(spark) + 1)))
+    # Few messages are folded together. Ranges that are cut for parallel tasks only would cost each refresh a fold of its own.
+    share = most if messages <= _SMALL_ROWS else min(most, max(_SMALL_ROWS, messages // _tasks(spark) + 1))
+    ranges, removed = _ranges(files, slots, messages, share)
     keys_of = set(what.keys.to_pylist())
     hit = {name: [file for file in each if what.is_all or session_of(file.path) in keys_of] for name, each in apart.items()}
     items = [

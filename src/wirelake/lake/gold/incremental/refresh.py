@@ -14,6 +14,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,12 +28,13 @@ from pyspark.sql import functions as sql
 from wirelake.lake.gold import metrics, topology
 from wirelake.lake.gold.arrow_metrics import metrics_of
 from wirelake.lake.gold.arrow_topology import topology_of
-from wirelake.lake.gold.fold.security import PROTOCOL, THREATENING
+from wirelake.lake.gold.fold.security import PROTOCOL
+from wirelake.lake.gold.fold.security_work import is_threatened
 from wirelake.lake.gold.fold.work import FOLDED
 from wirelake.lake.gold.incremental import index, minute_index
 from wirelake.lake.gold.incremental.affected import Affected, affected, minutes
-from wirelake.lake.gold.incremental.fold_sessions import fold_sessions
-from wirelake.lake.gold.incremental.judge_security import judge_security
+from wirelake.lake.gold.incremental.fold_sessions import SecurityNeed, fold_sessions
+from wirelake.lake.gold.incremental.judge_security import judge_security, plan_judgement
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
 from wirelake.lake.gold.incremental.sum_minutes import sums_in_tasks
 from wirelake.lake.session.start import set_for_now
@@ -124,6 +126,7 @@ class _Refresh:
 
     def judge(self, keys: TrustStore | None) -> None:
         """Check all of history by these keys."""
+        self._tell(security.TABLE.name)
         self._security(affected(self._lake, 0, self._newest), keys)
 
     def catch_up(self, keys: TrustStore | None, judge_all: bool) -> None:
@@ -135,11 +138,7 @@ class _Refresh:
             "batches %s affect sessions in %d older ones; protocols: %s", list(what.fresh), len(what.older), ", ".join(what.protocols)
         )
         is_judged = keys is not None and judge_all
-        self._by_session(what)
-        if is_judged:
-            self.judge(keys)
-        else:
-            self._security(what, keys)
+        self._by_session(what, affected(self._lake, 0, self._newest) if is_judged and self._built else what, keys)
         self._tell(metrics.TABLE.name)
         self._metrics(what)
         self._tell(topology.TABLE.name)
@@ -152,33 +151,38 @@ class _Refresh:
     def _rows_in(self, *tables: Table) -> int:
         return sum(file.rows for table in tables for file in delta.entries(self._lake, table))
 
-    def _by_session(self, what: Affected) -> None:
-        """Rebuild `exchanges`, `violations` and `sessions`: fold affected sessions."""
-        for table in FOLDED:
+    def _by_session(self, what: Affected, judged: Affected, keys: TrustStore | None) -> None:
+        """Rebuild `exchanges`, `violations` and `sessions`: fold affected sessions. Rebuild `security`: judge sessions."""
+        for table in (*FOLDED, security.TABLE):
             self._tell(table.name)
-        changes = fold_sessions(self._spark, self._lake, what, self._newest, self._scratch)
+        need = SecurityNeed(
+            partial(plan_judgement, self._spark, self._lake, judged, self._scratch, keys), self._has_packets(judged), judged.keys
+        )
+        changes, is_judged = fold_sessions(self._spark, self._lake, what, self._newest, self._scratch, need)
         self.tables.changes.update({change.table: change for change in changes})
+        if not is_judged:
+            self._security(judged, keys)
+        elif security.TABLE.name not in self.tables.changes:
+            self.tables.leave(security.TABLE)
 
     def _security(self, what: Affected, keys: TrustStore | None) -> None:
         """Rebuild `security`: judge affected sessions."""
-        self._tell(security.TABLE.name)
-        is_kept = self._built or not self._rows_in(security.TABLE)  # else it may have rows of sources that are gone
-        if is_kept and PROTOCOL not in what.protocols and not self._threatened(what):
+        if not self._has_packets(what) and not self._threatened(what):
             self.tables.leave(security.TABLE)
             return
         broken = self.tables.entries_afterwards(violations.TABLE)
-        self.tables.changes[security.TABLE.name] = judge_security(self._spark, self._lake, what, broken, self._scratch, keys)
+        planned = plan_judgement(self._spark, self._lake, what, self._scratch, keys)
+        self.tables.changes[security.TABLE.name] = judge_security(self._spark, planned, broken)
+
+    def _has_packets(self, what: Affected) -> bool:
+        """Whether packets of affected sessions are judged, or rows of sources that are gone may be left."""
+        return PROTOCOL in what.protocols or (not self._built and self._rows_in(security.TABLE) > 0)
 
     def _threatened(self, what: Affected) -> bool:
         """Whether a violation of an affected session is, or was, a threat."""
         change = self.tables.changes[violations.TABLE.name]
         at = delta.folder(self._lake, violations.TABLE)
-        files = [str(at / file.path) for file in (*change.removed, *change.added)]
-        if not files:
-            return False
-        is_threat = pads.field("rule").isin(sorted(THREATENING))
-        threatened = pads.dataset(files, format="parquet").to_table(["session_id"], filter=is_threat)["session_id"]
-        return bool(pc.any(pc.is_in(pc.coalesce(threatened, b""), value_set=what.keys)).as_py())
+        return is_threatened([at / file.path for file in (*change.removed, *change.added)], what.keys)
 
     def _minutes(self, what: Affected) -> list[int]:
         """The minutes that change."""
