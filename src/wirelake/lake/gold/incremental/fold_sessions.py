@@ -24,7 +24,7 @@ from wirelake.lake.gold.fold.work import FOLDED, Work, Written
 from wirelake.lake.gold.incremental.affected import Affected
 from wirelake.lake.gold.incremental.judge_security import Judgement, JudgeTask
 from wirelake.lake.gold.incremental.key_ranges import KEY_RANGE_ROWS
-from wirelake.lake.gold.incremental.plan_items import plan_items
+from wirelake.lake.gold.incremental.plan_items import ItemPlan, plan_items
 from wirelake.lake.session.tasks import run_tasks
 from wirelake.lake.store import delta, settings
 from wirelake.lake.store.gold_commit import Change
@@ -53,8 +53,10 @@ class FoldResult(msgspec.Struct, frozen=True):
 class SecurityNeed(msgspec.Struct, frozen=True):
     """What is to be done about `security`."""
 
-    plan: Callable[[], Judgement]
-    """Plans how it is rebuilt."""
+    plan: Callable[[ItemPlan | None], Judgement]
+    """Plans how it is rebuilt: by tasks of its own, or by those that fold."""
+    is_all: bool
+    """Whether all sessions are judged."""
     is_certain: bool
     """Whether it is rebuilt in any case. If not, it is where one of the sessions is or was a threat."""
     sessions: pa.Array
@@ -65,16 +67,16 @@ def fold_sessions(
 ) -> tuple[list[Change], bool]:
     """Fold affected sessions, and return which files of each table go and come. Nothing is committed here.
 
-    `newest` is the newest batch. If one task folds all, and one can judge all, it does both: a job of its own would cost more than the
-    work. Says whether that happened; then there is a change of `security` if there was anything to judge.
+    `newest` is the newest batch. A task also judges the sessions that it folds, if it has all that are judged: if all sessions are, or if
+    one task folds all and could judge all. Says whether that happened; then there is a change of `security` if there was anything to judge.
     """
     started = time.monotonic()
     planned = plan_items(spark, lake, FOLDED, what, scratch, index=what.index, most=KEY_RANGE_ROWS, settled=_SETTLED)
     count = len(planned.tasks)
     given = msgspec.msgpack.encode(Work(planned.plan, settings.of(lake).late_seconds, what.newest, newest, CHECKPOINT_RULES))
-    judgement = need.plan() if count == 1 else None
+    judgement = need.plan(planned) if what.is_all and need.is_all else need.plan(None) if count == 1 else None
     judge = None
-    if judgement is not None and len(judgement.planned.tasks) == 1:
+    if judgement is not None and len(judgement.planned.tasks) == count:
         gone = planned.removed.get(violations.TABLE.name, ())
         kept = [file for file in delta.entries(lake, violations.TABLE) if file not in gone]
         judge = ThreatTask(judgement.task(kept), str(lake), [file.path for file in gone], need.sessions, need.is_certain)
@@ -97,12 +99,13 @@ def fold_sessions(
         if table is not CHECKPOINTS or removed or added:  # few lakes have any
             changes.append(Change(table.name, removed, added))
     if judge is not None and judgement is not None:
-        changes += [judgement.change(task.judged) for task in tasks if task.judged is not None]
+        judged = [one for task in tasks for one in task.judged or ()]
+        changes += [judgement.change(judged)] if any(task.judged is not None for task in tasks) else []
     return changes, judge is not None
 
 
 class ThreatTask:
-    """In a task that has folded all: judge packets, if that is certain, or if a session is or was a threat."""
+    """In a task that has folded its sessions: judge packets, if that is certain, or if a session is or was a threat."""
 
     def __init__(self, judge: JudgeTask, lake: str, gone: list[str], sessions: pa.Array, is_certain: bool) -> None:
         self._judge = judge
@@ -111,7 +114,7 @@ class ThreatTask:
         self._sessions = sessions
         self._is_certain = is_certain
 
-    def __call__(self, folded: list[Written]) -> list[Judged] | None:
+    def __call__(self, number: int, folded: list[Written]) -> list[Judged] | None:
         name = violations.TABLE.name
         removed = {path for one in folded for path in one.removed.get(name, ())}
         added = [file for one in folded for file in one.files.get(name, ())]
@@ -119,11 +122,11 @@ class ThreatTask:
         changed = [at / path for path in (*self._gone, *removed, *(file.path for file in added))]
         if not self._is_certain and not is_threatened(changed, self._sessions):
             return None
-        return self._judge.judge(0, removed, added)
+        return self._judge.judge(number, removed, added)
 
 
 def _run(given: bytes, tasks: list[list[int]], judge: ThreatTask | None, number: int) -> bytes:
     """In a task: fold its items, one after the other."""
     todo = msgspec.msgpack.decode(given, type=Work)
     folded = [work.run(todo, item) for item in tasks[number]]
-    return msgspec.msgpack.encode(FoldResult(folded, judge(folded) if judge is not None else None))
+    return msgspec.msgpack.encode(FoldResult(folded, judge(number, folded) if judge is not None else None))

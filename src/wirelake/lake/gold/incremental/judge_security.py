@@ -85,10 +85,12 @@ def _broken(work: SecurityWork, item: int, files: Sequence[File]) -> list[Path]:
     return [at / file.path for file in files if covers(work.plan.items[item], file)]
 
 
-def plan_judgement(spark: SparkSession, lake: Path, what: Affected, scratch: Path, keys: TrustStore | None) -> Judgement:
-    """Plan how tasks judge affected sessions."""
+def plan_judgement(
+    spark: SparkSession, lake: Path, what: Affected, scratch: Path, keys: TrustStore | None, like: ItemPlan | None = None
+) -> Judgement:
+    """Plan how tasks judge affected sessions. With `like`, they are the tasks of that plan; all sessions are affected then."""
     index = what.index.filter(pc.equal(what.index["protocol"], PROTOCOL))
-    planned = plan_items(spark, lake, [security.TABLE], what, scratch, index=index, most=KEY_RANGE_ROWS)
+    planned = plan_items(spark, lake, [security.TABLE], what, scratch, index=index, most=KEY_RANGE_ROWS, like=like)
     events = _events(lake, index, scratch / "security-events.parquet")
     return Judgement(planned, SecurityWork(planned.plan, str(events), PASS_ROWS), keys)
 

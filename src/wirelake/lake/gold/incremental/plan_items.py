@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -23,7 +27,7 @@ from wirelake.lake.store.slots import SLOTS, slot
 from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.lake.tables.schema import Table
 
-__all__ = ["ItemPlan", "covers", "plan_items"]
+__all__ = ["ItemPlan", "balanced", "covers", "plan_items"]
 
 _SMALL_ROWS: Final = 20_000
 """Messages that are not worth a second task."""
@@ -51,22 +55,31 @@ def plan_items(
     index: pa.Table,
     most: int,
     settled: Sequence[Table] = (),
+    like: ItemPlan | None = None,
 ) -> ItemPlan:
     """Plan how tasks write these tables. All have the same ranges of slots.
 
     `index` has the rows of the connection index that tasks need; about `most` messages go to one item. Rows of other sessions are kept,
     unless every session is affected: then a session without rows in the index is gone. Tables in `settled` have files with settled rows:
-    tasks say which of them are removed, unless every session is affected: then all are.
+    tasks say which of them are removed, unless every session is affected: then all are. With `like`, which is only for that case, items
+    and tasks have the ranges that they have there.
     """
     of_session = {key: slot(key) for key in pc.unique(index["session_id"]).to_pylist()}
     of_row = [of_session[key] for key in index["session_id"].to_pylist()]
     files = {table.name: [file for file in delta.entries(lake, table) if session_of(file.path) is None] for table in tables}
     apart = {table.name: [file for file in delta.entries(lake, table) if session_of(file.path) is not None] for table in settled}
     messages = _unread(lake, index, apart.get(CHECKPOINTS.name, ()) if not what.is_all else ())
-    slots = range(SLOTS) if what.is_all else what.slots
     # Few messages are folded together. Ranges that are cut for parallel tasks only would cost each refresh a fold of its own.
     share = most if messages <= _SMALL_ROWS else min(most, max(_SMALL_ROWS, messages // _tasks(spark) + 1))
-    ranges, removed = _ranges(files, slots, messages, share)
+    if like is not None:
+        ranges = [KeyRange(item.first, item.last) for item in like.plan.items]
+        removed = files
+    elif what.is_all:
+        weights = index["messages"].fill_null(0).to_numpy().astype(np.float64)
+        ranges = balanced(np.bincount(np.asarray(of_row, np.int64), weights, SLOTS).astype(np.float64), share)
+        removed = files
+    else:
+        ranges, removed = _ranges(files, what.slots, messages, share)
     keys_of = set(what.keys.to_pylist())
     hit = {name: [file for file in each if what.is_all or session_of(file.path) in keys_of] for name, each in apart.items()}
     items = [
@@ -88,7 +101,20 @@ def plan_items(
         pq.write_table(pa.table({"session_id": what.keys}), keys)
     is_small = messages <= _SMALL_ROWS and sum(file.rows for each in removed.values() for file in each) <= _SMALL_FILES_ROWS
     tasks = [list(range(len(items)))] if is_small and items else [[number] for number in range(len(items))]
+    if like is not None:
+        tasks = like.tasks
     return ItemPlan(Plan(str(lake), str(at), None if what.is_all else str(keys), items), removed, tasks)
+
+
+def balanced(messages: npt.NDArray[np.float64], most: int) -> list[KeyRange]:
+    """Ranges that cover all slots, of about equal numbers of messages, and about `most` at most. `messages` has those of each slot."""
+    until = np.cumsum(messages)
+    parts = max(1, ceil(until[-1] / most))
+    wanted = until[-1] * np.arange(1, parts) / parts
+    at = np.searchsorted(until, wanted)
+    before = np.where(at > 0, until[at - 1], 0)
+    edges = sorted({0, SLOTS, *(at + (until[at] - wanted <= wanted - before)).tolist()})
+    return [KeyRange(first, end - 1) for first, end in pairwise(edges)]
 
 
 def _unread(lake: Path, index: pa.Table, checkpoints: Collection[File]) -> int:

@@ -155,9 +155,8 @@ class _Refresh:
         """Rebuild `exchanges`, `violations` and `sessions`: fold affected sessions. Rebuild `security`: judge sessions."""
         for table in (*FOLDED, security.TABLE):
             self._tell(table.name)
-        need = SecurityNeed(
-            partial(plan_judgement, self._spark, self._lake, judged, self._scratch, keys), self._has_packets(judged), judged.keys
-        )
+        plan = partial(plan_judgement, self._spark, self._lake, judged, self._scratch, keys)
+        need = SecurityNeed(plan, judged.is_all, self._has_packets(judged), judged.keys)
         changes, is_judged = fold_sessions(self._spark, self._lake, what, self._newest, self._scratch, need)
         self.tables.changes.update({change.table: change for change in changes})
         if not is_judged:
