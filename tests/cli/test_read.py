@@ -280,6 +280,15 @@ def test_small_inputs_load_neither_numba_nor_pandas_nor_spark(recording):
     assert (outcome.returncode, outcome.stderr.decode()) == (0, f"8 messages, 1 violation, 1 unanswered\n{HINT}")
 
 
+def test_a_recording_imports_only_its_own_protocol(recording):
+    code = (
+        "import sys; from wirelake import protocols; from wirelake.cli import own_process; own_process.mark();"
+        f"from wirelake.cli.main import run; code = run(['read', {str(recording)!r}]);"
+        "sys.exit(code or [name for name in protocols.names() if f'wirelake.protocols.{name}' in sys.modules] != ['emp'])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=SECONDS).returncode == 0
+
+
 @pytest.mark.slow
 def test_a_reader_that_leaves_ends_it_quietly(tmp_path):
     with Recorder(tmp_path / "a.pcapng", protocol="emp") as recorder:

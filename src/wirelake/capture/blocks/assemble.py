@@ -45,7 +45,14 @@ class Assembly:
         self._starts: list[int] = []
         self._accounting = Accounting(self._starts)
         self._builder = BlockBuilder()
-        self._flow_assembler = FlowAssembler(self._ports, self._sniff, self._builder, self._accounting, dialect=self._dialect)
+        self._flows: FlowAssembler | None = None
+
+    @property
+    def _flow_assembler(self) -> FlowAssembler:
+        """All flows. Made for the first packets: recordings have none, and looking up ports imports every protocol."""
+        if self._flows is None:
+            self._flows = FlowAssembler(self._ports, self._sniff, self._builder, self._accounting, dialect=self._dialect)
+        return self._flows
 
     def take(self) -> bytes:
         """Return the state of all connections as bytes, to continue from later. Call `rest` before."""
@@ -102,7 +109,8 @@ class Assembly:
 
     def finish(self) -> Iterator[Block]:
         """End all connections and yield the last block, marked as the last."""
-        self._flow_assembler.finish()
+        if self._flows is not None:
+            self._flows.finish()
         for block in self._blocks(always=True):
             block.last = True
             yield block
