@@ -139,9 +139,9 @@ def goals(title: str, figures: Sequence[Figure]) -> None:
     show(title, COLUMNS, [cells(one) for one in figures])
 
 
-def save(path: Path, figures: Sequence[Figure], quick: bool, seed: int) -> None:
+def save(path: Path, figures: Sequence[Figure], quick: bool, seed: int, note: str = "") -> None:
     """Write figures as JSON, with the machine they are from."""
-    results = Results(machine=machine(), quick=quick, seed=seed, figures=list(figures))
+    results = Results(machine=machine(), quick=quick, seed=seed, figures=list(figures), note=note)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
 
 

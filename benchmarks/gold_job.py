@@ -10,10 +10,7 @@ import asyncio
 import inspect
 import json
 import os
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
 
 WARM_UP = 20_000
 WARM_SECONDS = 10.0
-CATCH_UP_SECONDS = 120.0
 
 Figures = dict[str, float]
 
@@ -168,48 +164,23 @@ def one_session(scratch: Path, chosen: argparse.Namespace) -> Figures:
     return found | {"jvm_peak": jvm, "worker_peak": worker, "messages": chosen.messages}
 
 
-def fresh(scratch: Path, chosen: argparse.Namespace) -> Figures:
-    """Follow a folder while a process records into it: how old messages are when their rows are published."""
+def fresh(_scratch: Path, chosen: argparse.Namespace) -> Figures:
+    """Follow a folder while a process records into it: how old messages are when their rows are published.
+
+    The session has followed for a moment before: the cold start is a figure of its own.
+    """
     import numpy as np
 
-    from follow import measured
-    from wirelake.lake import FollowOptions, follow, spark_session
-    from wirelake.lake.jobs.follow import CONF
+    from follow import COLD_SECONDS, followed
 
-    spark = spark_session(conf=CONF)
-    meter = Meter(os.getpid())
-    folder, lake = scratch / "in", scratch / "lake"
-    folder.mkdir()
-    published: dict[int, float] = {}
-    count, wanted = 0, 1 << 62
-    stop, caught_up = threading.Event(), threading.Event()
-
-    def on_commit(batch: Any, now: float) -> None:
-        nonlocal count
-        published[batch.batch] = now
-        count += batch.messages
-        if count >= wanted:
-            caught_up.set()
-
-    options = FollowOptions(every=0.5, gold_every=chosen.gold_every, complete_after=3600)
-    follower = threading.Thread(target=lambda: follow(spark, lake, folder, options, stop=stop, on_commit=on_commit))
-    program = Path(__file__).with_name("follow.py")
-    command = [sys.executable, str(program), "--write", str(folder), "--rate", str(chosen.rate), "--seconds", str(chosen.seconds)]
-
-    def work() -> None:
-        nonlocal wanted
-        follower.start()
-        wanted = int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-        if count < wanted:
-            caught_up.wait(CATCH_UP_SECONDS)
-        stop.set()
-        follower.join()
-
-    found = timed(meter, work)
-    ages = measured(lake, published)
-    warm = ages[int(chosen.rate * WARM_SECONDS) :]
-    p50, p95 = np.percentile(warm if len(warm) else ages, (50, 95))
-    return found | {"p50": float(p50), "p95": float(p95), "messages": len(ages), "lost": wanted - len(ages)}
+    began = time.perf_counter()
+    cold = followed(chosen.rate // 10, COLD_SECONDS, 0.0)
+    found = followed(chosen.rate, chosen.seconds, chosen.gold_every)
+    warm = found.ages[int(chosen.rate * WARM_SECONDS) :]
+    p50, p95 = np.percentile(warm if len(warm) else found.ages, (50, 95))
+    figures = {"p50": float(p50), "p95": float(p95), "cold": float(cold.ages.max()), "messages": len(found.ages)}
+    lost = found.written - len(found.ages)
+    return {"seconds": time.perf_counter() - began, "jvm": found.cost.jvm, "python": found.cost.python} | figures | {"lost": lost}
 
 
 JOBS: dict[str, Callable[[Path, argparse.Namespace], Figures]] = {

@@ -11,7 +11,7 @@ from tests.lake.following import PORTS, contents, files, story
 
 from wirelake.errors import LakeError
 from wirelake.lake.gold.incremental import refresh
-from wirelake.lake.jobs.follow import FollowOptions, follow
+from wirelake.lake.jobs.follow import FollowOptions, follow, pause
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.check_ledger import check_ledger
@@ -188,3 +188,12 @@ def test_what_cannot_be_followed_is_told(spark, tmp_path):
     assert follow(spark, tmp_path / "lake", tmp_path / "in", ONCE).micro_batches == 0  # nothing there yet is fine
     with journal.locked(tmp_path / "lake"), pytest.raises(LakeError, match="being written by process"):
         follow(spark, tmp_path / "lake", tmp_path / "in", ONCE)
+
+
+@pytest.mark.parametrize(("taken", "seconds"), [(0.0, 10.0), (3.0, 10.0), (5.0, 15.0), (100.0, 300.0)])
+def test_after_a_long_refresh_the_next_one_waits(taken, seconds):
+    assert pause(FollowOptions(gold_every=10.0, gold_share=0.25), taken) == seconds
+
+
+def test_refreshes_may_take_all_the_time():
+    assert pause(FollowOptions(gold_every=1.0, gold_share=1.0), 100.0) == 1.0

@@ -87,6 +87,14 @@ _MAX_NAMED: Final = 20
     show_default=True,
     help="With --follow: seconds between two refreshes of the gold tables; 0: only at the end.",
 )
+@click.option(
+    "--gold-share",
+    "gold_share",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    default=0.25,
+    show_default=True,
+    help="With --follow: share of the time that refreshes take at most; after a long one, the next begins later.",
+)
 @click.pass_context
 def ingest(
     context: click.Context,

@@ -30,6 +30,7 @@ from wirelake.lake.jobs.ingest import remove
 from wirelake.lake.jobs.micro_batch import MicroBatch, read_micro_batch
 from wirelake.lake.session.errors import coded, translated
 from wirelake.lake.session.start import is_connect
+from wirelake.lake.session.tasks import at_most
 from wirelake.lake.sources import intake
 from wirelake.lake.sources.follow import FORMAT, Begin, FollowSource
 from wirelake.lake.sources.paths import captures
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
     from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
-__all__ = ["CONF", "FollowOptions", "FollowResult", "follow"]
+__all__ = ["CONF", "FollowOptions", "FollowResult", "follow", "pause"]
 
 CONF: Final = {
     "spark.scheduler.mode": "FAIR",
@@ -76,6 +77,8 @@ class FollowOptions(msgspec.Struct, frozen=True):
     """Seconds without a write after which a compressed file, or one without a packet, is complete."""
     gold_every: float = 10.0
     """Seconds between two refreshes of the gold tables; 0: only at the end."""
+    gold_share: float = 0.25
+    """The share of the time that refreshes take at most: after a long one, the next begins later than `gold_every` says."""
     once: bool = False
     """Treat every file as complete, read them, and stop."""
 
@@ -249,7 +252,7 @@ def follow(
         index.extend(session, root, delta.batch(root, ledger.TABLE) or 0)  # micro-batches only add to an index that has all before
         run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, on_commit)
         run.result.resumed = resumed
-        gold = _GoldRefresher(session, root, keys, chosen.gold_every)
+        gold = _GoldRefresher(session, root, keys, chosen)
         try:
             with log.stage("follow"):
                 _watch(run, gold, over, chosen)
@@ -299,28 +302,41 @@ def _restart(run: _Run, query: StreamingQuery, failures: int) -> StreamingQuery:
     raise LakeError(f"{run.lake}: Spark ended the stream without an error: run the command again to continue")
 
 
-class _GoldRefresher:
-    """Refreshes gold tables in a thread beside the stream."""
+def pause(options: FollowOptions, taken: float) -> float:
+    """Return the seconds until the next refresh of gold tables begins, after one that took so many."""
+    return max(options.gold_every, taken * (1 / options.gold_share - 1))
 
-    def __init__(self, spark: SparkSession, lake: Path, keys: TrustStore | None, every: float) -> None:
-        self._spark, self._lake, self._keys, self._every = spark, lake, keys, every
+
+class _GoldRefresher:
+    """Refreshes gold tables in a thread beside the stream.
+
+    Spark does not interrupt a task. So a refresh takes half of the slots at most, and micro-batches find a free one.
+    """
+
+    def __init__(self, spark: SparkSession, lake: Path, keys: TrustStore | None, options: FollowOptions) -> None:
+        self._spark, self._lake, self._keys, self._options = spark, lake, keys, options
+        self._slots = max(1, spark.sparkContext.defaultParallelism // 2)
         self._over = threading.Event()
         self._failure: BaseException | None = None
         self.built = 0
         self._thread: threading.Thread | None = None
-        if every > 0:
+        if options.gold_every > 0:
             self._thread = InheritableThread(target=self._keep, name="wirelake-gold", daemon=True)
             self._thread.start()
 
     def _keep(self) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "gold")
-        while not self._over.wait(self._every):
+        taken = 0.0
+        while not self._over.wait(pause(self._options, taken)):
+            began = time.monotonic()
             try:
-                self._build(None, lambda _: None)
+                with at_most(self._slots):
+                    self._build(None, lambda _: None)
                 tidy(self._lake, self._newest())
             except BaseException as error:
                 self._failure = error
                 return
+            taken = time.monotonic() - began
 
     def _build(self, keys: TrustStore | None, on_build: Callable[[str], None]) -> list[str]:
         built = refresh.refresh(self._spark, self._lake, keys, on_build)

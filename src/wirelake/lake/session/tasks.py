@@ -7,6 +7,8 @@ What a task needs travels in the pickled function, and never in the plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 import pyarrow as pa
@@ -14,9 +16,11 @@ from pyspark.sql import SparkSession
 
 from wirelake.lake.session.errors import coded
 
-__all__ = ["run_tasks"]
+__all__ = ["at_most", "run_tasks"]
 
 _RESULT: Final = pa.schema([pa.field("result", pa.binary())])
+_most: Final[ContextVar[int | None]] = ContextVar("_most", default=None)
+"""How many tasks of a job run at once; None: as many as there are."""
 
 
 class _Task:
@@ -32,9 +36,24 @@ class _Task:
                     yield pa.RecordBatch.from_arrays([pa.array([self._work(number)], pa.binary())], schema=_RESULT)
 
 
+@contextmanager
+def at_most(tasks: int) -> Iterator[None]:
+    """Let jobs of this thread run so many tasks at once at most: other jobs find free slots."""
+    token = _most.set(tasks)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
 def run_tasks(spark: SparkSession, work: Callable[[int], bytes], count: int) -> list[bytes]:
-    """Call `work` with every number below `count`, each in a task of its own, and return the results in any order."""
+    """Call `work` with every number below `count`, each in a task of its own, and return the results in any order.
+
+    Inside `at_most`, a task takes several numbers, one after the other.
+    """
     if not count:
         return []
-    rows = spark.range(0, count, 1, count).mapInArrow(_Task(work), "result binary").collect()
+    most = _most.get()
+    tasks = count if most is None else min(count, most)
+    rows = spark.range(0, count, 1, tasks).mapInArrow(_Task(work), "result binary").collect()
     return [bytes(row["result"]) for row in rows]

@@ -1,0 +1,30 @@
+"""Work items as Spark tasks: every number is taken once, and a job beside a stream leaves slots free."""
+
+from __future__ import annotations
+
+from pyspark import TaskContext
+
+from wirelake.lake.session.tasks import at_most, run_tasks
+
+
+def partition_of(number: int) -> bytes:
+    """In a task: the number, and the task that has it."""
+    return f"{number} {TaskContext.get().partitionId()}".encode()
+
+
+def taken(spark, count: int) -> tuple[list[int], int]:
+    """The numbers that tasks took, and how many tasks there were."""
+    results = [result.decode().split() for result in run_tasks(spark, partition_of, count)]
+    return sorted(int(number) for number, _ in results), len({task for _, task in results})
+
+
+def test_each_number_has_a_task_of_its_own(spark):
+    assert taken(spark, 5) == (list(range(5)), 5)
+    assert taken(spark, 0) == ([], 0)
+
+
+def test_a_job_beside_a_stream_has_fewer_tasks(spark):
+    with at_most(2):
+        assert taken(spark, 5) == (list(range(5)), 2)
+        assert taken(spark, 1) == ([0], 1)
+    assert taken(spark, 3) == (list(range(3)), 3)
