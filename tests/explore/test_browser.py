@@ -159,6 +159,45 @@ def test_dragging_over_the_histogram_shows_the_messages_of_that_time(watched: Wa
     assert page.locator("#tokens li").count() == 1
 
 
+def test_keys_move_and_extend_the_range_of_the_histogram(watched: Watched, address: str) -> None:
+    page = watched.page
+    page.goto(f"{address}/messages?q=kind:request")
+    page.wait_for_selector("time-histogram rect")
+    brush = page.get_by_role("slider", name="Time range")
+    width = "parseFloat(document.querySelector('.h-brush')?.getAttribute('width') ?? 0)"
+    brush.press("ArrowRight")
+    one = page.evaluate(width)
+    first = page.locator("time-histogram .tip").inner_text()
+    assert one > 0
+    assert brush.get_attribute("aria-valuetext") == first
+    assert "emp" in first
+    brush.press("Shift+ArrowRight")
+    brush.press("Shift+ArrowRight")
+    assert page.evaluate(width) == pytest.approx(3 * one)
+    assert "messages" in (brush.get_attribute("aria-valuetext") or "")
+    brush.press("Escape")
+    assert page.evaluate(width) == 0
+    assert "since" not in page.url
+    brush.press("Home")  # the first bar, and not the first row of the list
+    assert brush.get_attribute("aria-valuenow") == "0"
+    assert page.locator(".line.current").count() == 0
+    brush.press("Shift+End")
+    assert page.evaluate(width) == pytest.approx(1000)
+    brush.press("Enter")
+    until(page, "decodeURIComponent(location.search).includes('since:') && decodeURIComponent(location.search).includes('until:')")
+    assert page.locator("#tokens li").count() == 3
+    until(page, "document.activeElement.role === 'slider'")  # so that the next key goes on from there
+    page.wait_for_selector("time-histogram rect")
+    brush.press("Escape")  # without a brush: the range of the filter
+    until(page, "document.querySelectorAll('#tokens li').length === 1")
+    page.goto(address)
+    page.wait_for_selector("time-histogram rect")
+    brush.press("ArrowLeft")
+    brush.press("Enter")
+    page.wait_for_url("**/messages?*since*")
+    page.wait_for_selector(".line")
+
+
 def test_the_overview_leads_to_the_messages_of_a_range(watched: Watched, address: str) -> None:
     page = watched.page
     page.goto(address)
@@ -315,6 +354,64 @@ def test_a_list_loads_more_while_it_is_scrolled(watched: Watched, long_session: 
         page.eval_on_selector(".view", "(view) => { view.scrollTop = view.scrollHeight; }")
         until(page, f"document.querySelector('message-list .bar-line').innerText.includes('{loaded} messages')")
     assert page.locator(".line").count() < 150
+
+
+MILLION = 1_000_000
+IN_VIEW = """() => {
+    const view = document.querySelector('.view'), box = view.getBoundingClientRect();
+    return [...view.querySelectorAll('.line:not([hidden])')].filter((line) => {
+        const own = line.getBoundingClientRect();
+        return own.bottom > box.top && own.top < box.bottom;
+    }).map((line) => Number(line.dataset.index)).sort((a, b) => a - b);
+}"""
+"""The rows that a reader sees."""
+
+
+@pytest.mark.parametrize("watched", ["wide", "phone"], indirect=True)
+def test_a_list_of_a_million_rows_scrolls_to_every_row(watched: Watched, address: str) -> None:
+    """More pixels than an element may have: short ways are exact, long ways reach every part, and both ends are the ends."""
+    page = watched.page
+    page.goto(f"{address}/messages")
+    page.wait_for_selector(".line")
+
+    def seen() -> list[int]:
+        page.wait_for_timeout(60)  # a frame or two
+        found = page.evaluate(IN_VIEW)
+        assert found == list(range(found[0], found[-1] + 1))  # no row is missing
+        assert len(found) >= 4
+        assert page.locator(".line").count() < 150
+        return [found[0], found[-1]]
+
+    page.evaluate(
+        "(million) => { const { list } = document.querySelector('message-list'), [row] = list.rows; list.onend = () => {};"
+        " list.set(Array.from({ length: million }, (_, index) => ({ ...row, subject: String(index) }))); }",
+        MILLION,
+    )
+    assert seen()[0] == 0
+    for share in (0.3, 0.9, 0.5):  # the handle of the scrollbar
+        page.eval_on_selector(".view", "(view, share) => { view.scrollTop = share * (view.scrollHeight - view.clientHeight); }", share)
+        assert seen()[0] == pytest.approx(share * MILLION, rel=0.001)
+    before = seen()[0]
+    height = page.evaluate("document.querySelector('message-list').list.height")
+    for moved in (1, 2, 3):  # the wheel: as many rows as it has pixels for
+        page.eval_on_selector(".view", "(view, by) => { view.scrollTop += by; }", 7 * height)
+        assert seen()[0] == before + 7 * moved
+    page.eval_on_selector(".view", "(view) => { view.scrollTop = view.scrollHeight; }")
+    assert seen()[1] == MILLION - 1
+    page.eval_on_selector(".view", "(view) => { view.scrollTop -= 100; }")
+    assert MILLION - 60 < seen()[1] < MILLION
+    for index in (MILLION - 1, 0, 123_456, 999_000, 123_457, 1_500, 700_000):
+        page.evaluate("(index) => document.querySelector('message-list').list.select(index)", index)
+        first, last = seen()
+        assert first <= index <= last
+    page.locator(".view").focus()
+    for step in range(1, 60):  # row by row, out of the view
+        page.keyboard.press("j")
+        assert page.locator(".line.current").get_attribute("data-index") == str(700_000 + step)
+    first, last = seen()
+    assert first <= 700_059 <= last
+    page.keyboard.press("Home")
+    assert seen()[0] == 0
 
 
 def luminance(colour: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["clock", "count", "day", "duration", "hex_dump", "many", "moment", "percent", "rate", "size"]
+__all__ = ["clock", "count", "day", "duration", "hex_dump", "instant", "many", "moment", "percent", "rate", "size"]
 
 _SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
 _MICROSECONDS: Final = ((86_400_000_000, "d"), (3_600_000_000, "h"), (60_000_000, "min"), (1_000_000, "s"))
@@ -86,6 +86,11 @@ def clock(microseconds: int) -> str:
 def moment(microseconds: int) -> str:
     """15 Nov 2025 09:46:40."""
     return f"{day(microseconds)} {clock(microseconds)}"
+
+
+def instant(microseconds: int) -> str:
+    """15 Nov 2025 09:46:40.123456."""
+    return f"{moment(microseconds)}.{microseconds % 1_000_000:06d}"
 
 
 def hex_dump(data: bytes) -> str:

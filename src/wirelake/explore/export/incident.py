@@ -22,12 +22,12 @@ from wirelake.explore.export.selection import broken_in, protocols_in, tables
 from wirelake.explore.filters import Filter
 from wirelake.explore.formatting import count, duration, hex_dump, many, moment, size
 from wirelake.explore.markup import Markup, anchor, element, join, link, trusted
-from wirelake.explore.model import messages, sessions
+from wirelake.explore.model import findings, messages, sessions
 from wirelake.explore.model.conditions import Condition, all_of
 from wirelake.explore.model.messages import Line
 from wirelake.explore.model.rows import Missing, excerpt, plain
 from wirelake.explore.model.sessions import Incident, Session
-from wirelake.rulebook.book import book, explain_command
+from wirelake.rulebook.book import explain_command
 
 if TYPE_CHECKING:
     import duckdb
@@ -172,8 +172,7 @@ def _rules(connection: duckdb.DuckDBPyConnection, where: Condition) -> Iterator[
 
 
 def _rule(rule: _Rule) -> Markup:
-    rules = book(rule.protocol)
-    entry = None if rules is None or rule.clause is None else rules.find(rule.clause)
+    entry = findings.entry(rule.protocol, rule.clause)
     told = [] if entry is None else [element("p", entry.rule.replace("`", "")), element("p", entry.why.replace("`", ""), class_="dim")]
     return element(
         "article",

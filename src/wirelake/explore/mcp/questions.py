@@ -19,7 +19,6 @@ from wirelake.explore.model.database import Database
 from wirelake.explore.model.rows import excerpt, plain
 from wirelake.explore.query import stream
 from wirelake.lake.tables.catalog import TABLES
-from wirelake.rulebook.book import book
 
 __all__ = ["CELL_CHARACTERS", "MOST_BYTES", "MOST_ROWS", "Questions"]
 
@@ -179,7 +178,6 @@ def _cell(value: Any) -> Any:
 
 def _explained(rule: findings.Rule) -> dict[str, Any]:
     """A rule with its text from the rule book."""
-    rules = book(rule.protocol)
-    entry = None if rules is None or rule.clause is None else rules.find(rule.clause)
+    entry = findings.entry(rule.protocol, rule.clause)
     told = {} if entry is None else {"title": entry.title, "rule_text": entry.rule, "why": entry.why}
     return {**_plain(rule), **told}

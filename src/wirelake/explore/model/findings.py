@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from wirelake.explore.model.rows import Missing, read
+from wirelake.rulebook.book import Entry, book
 
 if TYPE_CHECKING:
     import duckdb
@@ -18,6 +19,7 @@ __all__ = [
     "Threat",
     "Violation",
     "bytes_of",
+    "entry",
     "quarantine",
     "rules",
     "security",
@@ -112,6 +114,12 @@ def rules(connection: duckdb.DuckDBPyConnection) -> list[Rule]:
         " GROUP BY protocol, rule, clause, severity, origin"
         " ORDER BY CASE severity WHEN 'error' THEN 0 WHEN 'tolerated' THEN 1 ELSE 2 END, count(*) DESC, protocol, rule",
     )
+
+
+def entry(protocol: str, clause: str | None) -> Entry | None:
+    """Return the entry of the rule book for a clause of a protocol; None if there is none."""
+    rules_of = book(protocol)
+    return None if rules_of is None or clause is None else rules_of.find(clause)
 
 
 def violations(

@@ -98,6 +98,7 @@ def _environment(explorer: Explorer) -> jinja2.Environment:
         "size": formatting.size,
         "duration": lambda value: "" if value is None else formatting.duration(value),
         "moment": lambda value: "" if value is None else formatting.moment(value),
+        "instant": lambda value: "" if value is None else formatting.instant(value),
         "many": formatting.many,
         "percent": formatting.percent,
         "name": lambda path: Path(path).name,

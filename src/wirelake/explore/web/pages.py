@@ -265,7 +265,9 @@ def list_violations(explorer: Explorer, request: Request) -> View:
         "limit": findings.FINDING_ROWS,
         "has_more": len(rows) > findings.FINDING_ROWS,
     }
-    return View("violations.html", {"rules": rules, "rows": rows[: findings.FINDING_ROWS]}, more)
+    chosen = {(one.protocol, one.clause) for one in rules if rule in (one.rule, one.clause) and protocol in (None, one.protocol)}
+    entries = [found for found in (findings.entry(*one) for one in sorted(chosen, key=str)) if found is not None]
+    return View("violations.html", {"rules": rules, "rows": rows[: findings.FINDING_ROWS], "entries": entries}, more)
 
 
 def list_security(explorer: Explorer, request: Request) -> View:

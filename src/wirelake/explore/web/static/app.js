@@ -50,6 +50,8 @@ function open() {
   else location.assign(document.querySelector("[data-href].current")?.dataset.href ?? location.href);
 }
 
+document.querySelector(".top nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }); // narrow pages show a part of them
+
 let isGoing = false;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey && event.key === "Enter" && event.target.id === "sql") event.target.form.requestSubmit();

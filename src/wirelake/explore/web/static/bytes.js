@@ -172,7 +172,6 @@ class ByteView extends HTMLElement {
     half.append(table);
     halves.append(half, hex.view);
     this.panel.replaceChildren(halves);
-    hex.view.style.height = `${Math.min(Math.max(8, Math.ceil(hex.data.length / LINE) + 1), 26) * HEIGHT}px`;
     hex.draw();
   }
 }

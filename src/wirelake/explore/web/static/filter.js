@@ -33,6 +33,14 @@ export function add(...more) {
   set([...kept.filter((one) => !more.includes(one)), ...more].join(" "));
 }
 
+// Removes the time range; says whether there was one.
+export function dropRange() {
+  const kept = terms().filter((one) => !["since", "until"].includes(fieldOf(one)));
+  if (kept.length === terms().length) return false;
+  set(kept.join(" "));
+  return true;
+}
+
 export function remove(one) {
   set(terms().filter((other) => other !== one).join(" "));
 }

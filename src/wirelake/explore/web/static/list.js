@@ -6,10 +6,9 @@ import { Loader, isStopped } from "./fetch.js";
 import { clock, count, day, duration, make, size } from "./format.js";
 import { VirtualRows } from "./rows.js";
 
-const MANY = 400; // rows after which more are asked for at a time
-const MORE = 500;
-const CELLS = ["time", "protocol", "from", "arrow", "to", "kind", "name", "subject", "size", "mark", "body"];
-const CLASSES = { time: "", protocol: "v", from: "v wide", arrow: "wide", to: "v wide", kind: "v", name: "v", subject: "v wide", size: "n wide", mark: "", body: "x" };
+const STEPS = [[5_000, 1_000], [400, 500]]; // with so many rows, so many more are asked for at a time
+const CELLS = { time: "", protocol: "v", from: "v wide", arrow: "wide", to: "v wide", kind: "v", name: "v", subject: "v wide", size: "n wide", body: "x" };
+const TITLES = { time: "Time, UTC", protocol: "Protocol", from: "From", to: "To", kind: "Kind", name: "Name", subject: "Subject", size: "Size", body: "Body" };
 
 class MessageList extends HTMLElement {
   #loader = new Loader();
@@ -36,7 +35,9 @@ class MessageList extends HTMLElement {
     this.list.onend = () => this.more();
     this.detail = make("div", "detail", null, { role: "group", "aria-label": "Values of the current message" });
     this.list.onselect = (row) => this.describe(row);
-    this.replaceChildren(bar, this.list.view, this.detail);
+    const head = make("div", "m-line m-head", null, { "aria-hidden": "true" });
+    head.append(...Object.entries(CELLS).map(([cell, name]) => make("span", name.replace(/\b[vx]\b/, ""), TITLES[cell] ?? "")));
+    this.replaceChildren(bar, head, this.list.view, this.detail);
     this.list.view.addEventListener("click", (event) => this.pick(event));
     this.list.view.addEventListener("dblclick", (event) => this.open(this.list.at(event)));
     document.addEventListener("filterchange", () => this.search());
@@ -88,8 +89,9 @@ class MessageList extends HTMLElement {
     this.#isLoading = true;
     if (!this.state.textContent.includes("still")) this.state.textContent = this.list.rows.length ? `${count(this.list.rows.length)} messages, searching…` : "searching…";
     try {
-      const page = await this.#loader.get("/messages.json", { q: filter.current(), order: this.order, after: this.#after, limit: this.list.rows.length >= MANY ? MORE : null });
-      const rows = this.list.rows.concat(page.rows);
+      const page = await this.#loader.get("/messages.json", { q: filter.current(), order: this.order, after: this.#after, limit: STEPS.find(([least]) => this.list.rows.length >= least)?.[1] });
+      const { rows } = this.list;
+      rows.push(...page.rows);
       this.#after = page.after;
       this.#isDone = page.after === null;
       this.#isLoading = false;
@@ -107,10 +109,10 @@ class MessageList extends HTMLElement {
   fill(line, row) {
     if (!line.firstChild) {
       line.classList.add("m-line");
-      for (const cell of CELLS) line.append(make("span", CLASSES[cell], null, { role: "gridcell" }));
+      for (const name of Object.values(CELLS)) line.append(make("span", name, null, { role: "gridcell" }));
       line.firstChild.append(make("a", "", null, { tabindex: "-1" }));
     }
-    const [{ firstChild: time }, protocol, from, arrow, to, kind, name, subject, octets, mark, body] = line.children;
+    const [{ firstChild: time }, protocol, from, arrow, to, kind, name, subject, octets, body] = line.children;
     time.textContent = clock(row.ts);
     time.title = row.ts === null ? "" : day(row.ts);
     time.href = `/messages/${row.id}`;
@@ -123,8 +125,9 @@ class MessageList extends HTMLElement {
     value(name, "name", row.name);
     value(subject, "subject", row.subject);
     octets.textContent = size(row.size);
-    marks(mark, row);
-    body.textContent = row.excerpt ?? "";
+    marks(body, row);
+    body.append(row.excerpt ?? "");
+    body.dataset.ends = `${row.sender ?? "?"} → ${row.receiver ?? "?"}`; // for narrow pages
     line.classList.toggle("broken", row.severity === "error");
   }
 
