@@ -4,6 +4,10 @@ The lake has messages, sessions, exchanges and violations like those of an inges
 JSON. It is made without Spark, and kept in the cache of benchmarks; its size is an argument. A server process is started, as a person
 would, and asked over HTTP. Peak memory is that of the server process.
 
+Then it makes a second, small lake of captures that tests write. They have all five protocols: as recordings, in TCP segments that are cut
+anywhere, in IP fragments, in WebSocket and XMPP, and compressed. Of `--bytes` random messages it counts those whose bytes on their page
+are the bytes that `wirelake read` decodes from the whole file.
+
 `--lake LAKE` measures a lake of your own: then also how many of `--bytes` random messages show bytes that decode to their row.
 """
 
@@ -15,6 +19,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 import urllib.request
@@ -308,14 +313,88 @@ def check_bytes(lake: Path, count: int) -> None:
     verdict("right bytes for every message", right == len(chosen), f"{right} of {len(chosen)}")
 
 
+def captures(folder: Path) -> dict[str, list[Path]]:
+    """Write captures of all protocols: carrier -> files."""
+    from tests.explore import random_messages, test_bytes
+
+    names = sorted(PROTOCOLS)
+    return {
+        "recordings": [random_messages.recording(folder / f"{name}.pcapng", name, 5, 400) for name in names],
+        "TCP segments, datagrams": [
+            # A file is known by its beginning: no two captures may begin with the same packets.
+            random_messages.packets(folder / f"{name}-{part}.pcap", name, 3 * number + part, 9)
+            for number, name in enumerate(names)
+            for part in range(3)
+        ],
+        "IP fragments": [test_bytes.emp_in_fragments(folder / "fragments.pcap")],
+        "WebSocket": [test_bytes.yamp_in_websockets(folder / "websocket.pcap")],
+        "XMPP": [test_bytes.wolpertinger_in_xmpp(folder / "xmpp.pcap")],
+        "compressed": [test_bytes.compressed(folder / "packed.pcap")],
+    }
+
+
+def check_carriers(count: int) -> None:
+    """Print how many random messages have the bytes that a reading of the whole file gives, by carrier and protocol."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.explore.conftest import _fill
+    from tests.explore.lakes import lake_of
+    from tests.explore.test_bytes import messages_of
+
+    from wirelake.explore.bytes.read import Place, SourceGone, read
+    from wirelake.explore.model import messages as model
+    from wirelake.explore.model.database import Database
+    from wirelake.explore.query import QueryLimits
+    from wirelake.protocols.kernel import use_plain
+
+    use_plain()
+    with tempfile.TemporaryDirectory(prefix="wirelake-bytes-") as name:
+        files = captures(Path(name))
+        lake = lake_of(_fill, Path(name) / "lake", [path for some in files.values() for path in some])
+        whole = {one.message_id.hex(): (carrier, one) for carrier, some in files.items() for path in some for one in messages_of(path)}
+        few = [one for one, (carrier, _) in whole.items() if len(files[carrier]) == 1]
+        rest = sorted(set(whole) - set(few))
+        chosen = few[:count] + random.Random(1).sample(rest, min(max(0, count - len(few)), len(rest)))  # noqa: S311 - a sample
+        sums: dict[tuple[str, str], list[int]] = {}
+        begin = time.perf_counter()
+        with Database(lake, QueryLimits()) as database, database.connection() as connection:
+            for one in chosen:
+                carrier, message = whole[one]
+                found = model.one(connection, one)
+                try:
+                    frame = read(Place(found.line.protocol, found.source, found.offset, found.length, found.line.size, found.own))
+                    is_right = frame.data == message.raw and _covers(frame.fields, len(frame.data))
+                except SourceGone as error:
+                    is_right = False
+                    print(f"{carrier} {message.protocol} {one}: {error}", file=sys.stderr)
+                share = sums.setdefault((carrier, message.protocol), [0, 0])
+                share[0] += is_right
+                share[1] += 1
+        spent = time.perf_counter() - begin
+    rows = [(carrier, protocol, str(right), str(all_)) for (carrier, protocol), (right, all_) in sorted(sums.items())]
+    show("bytes of random messages, by carrier", ("carrier", "protocol", "right", "of"), rows)
+    right = sum(share[0] for share in sums.values())
+    verdict(
+        f"right bytes for {count:,} of {count:,} messages",
+        right == len(chosen) == count,
+        f"{right} of {len(chosen)}, {1e3 * spent / len(chosen):.1f} ms each",
+    )
+
+
+def _covers(fields: list[Any], size: int) -> bool:
+    """Whether every byte has exactly one field."""
+    starts, stops = [field.start for field in fields], [field.stop for field in fields]
+    return starts == [0, *stops[:-1]] and stops[-1:] == [size]
+
+
 def main() -> None:
     """Make the lake and measure."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--messages", type=int, default=10_000_000)
     arguments.add_argument("--lake", type=Path, help="measure this lake instead")
-    arguments.add_argument("--bytes", type=int, default=1000, help="with --lake: random messages whose bytes are read")
+    arguments.add_argument("--bytes", type=int, default=1000, help="random messages whose bytes are read")
     options = arguments.parse_args()
     if options.lake is None:
+        check_carriers(options.bytes)
         measure(made(options.messages), options.messages)
         return
     from wirelake.explore.query import query

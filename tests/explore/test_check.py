@@ -83,6 +83,36 @@ def test_each_rule_is_a_test_case_and_failures_name_clause_session_and_place(lak
     assert len(cases) == len(known | {f"{one['clause']} {one['rule']}" for one in SPOKEN["violations"]})
 
 
+def test_a_reader_of_others_finds_the_same(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`junitparser` reads the reports of many tools. It counts for itself what our attributes say."""
+    junitparser = pytest.importorskip("junitparser")
+    run(["check", str(lake), "--fail-on", "violations,security,incomplete", "-T", "junit"])
+    text = capsys.readouterr().out
+    ours = suites(text)
+    report = junitparser.JUnitXml.fromstring(text.encode())
+    names = ("tests", "failures", "errors", "skipped")
+    said = {suite.name: [getattr(suite, name) for name in names] for suite in report}
+    whole = [getattr(report, name) for name in names]
+    for suite in report:
+        suite.update_statistics()
+    report.update_statistics()
+    assert said == {suite.name: [getattr(suite, name) for name in names] for suite in report}
+    assert whole == [getattr(report, name) for name in names]
+    assert whole[1] > 0
+    assert whole[3] > 0
+    for suite in report:
+        cases = {case.name: case for case in suite}
+        assert list(cases) == list(ours[suite.name])
+        for name, case in cases.items():
+            own = ours[suite.name][name]
+            kinds = [type(result).__name__.lower() for result in case.result]
+            assert kinds == [child.tag for child in own if child.tag in ("failure", "skipped")]
+            assert case.classname.startswith(f"wirelake.{suite.name}")
+            for result, child in zip(case.result, (one for one in own if one.tag in ("failure", "skipped")), strict=True):
+                assert (result.message, result.text or None) == (child.get("message"), child.text)
+            assert case.is_passed == (not kinds)
+
+
 def test_a_finding_that_no_specification_forbids_is_no_failure(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(["check", str(lake), "--fail-on", "violations", "--no-integrity", "-T", "json"])
     cases = {case["name"]: case for case in map(json.loads, capsys.readouterr().out.splitlines())}

@@ -187,7 +187,7 @@ def parse(text: str, *, now: float | None = None) -> Filter:
 
 def _tokens(text: str) -> Iterator[str]:
     if text.count('"') % 2:
-        raise FilterError(text, f"filter {text!r}: a quote is not closed")
+        raise FilterError(text, f"filter {text!r}: a quote is not closed: write a second one, or leave it out")
     return (found[0] for found in _TOKEN.finditer(text))
 
 

@@ -80,6 +80,9 @@ def search(
         passing = f"SELECT m.message_id FROM messages m WHERE {chosen.sql}"
         where.append(f"(e.request_message_id IN ({passing}) OR e.response_message_id IN ({passing}))")
         values += [*chosen.values, *chosen.values]
+    elif order == "slowest" and (least := _least(connection, " AND ".join(where), values, limit + offset)) is not None:
+        where.append("e.latency_us >= ?")
+        values.append(least)
     sql = f"""
     WITH page AS MATERIALIZED (
         SELECT e.* FROM exchanges e WHERE {" AND ".join(where)} ORDER BY {ORDERS.get(order, ORDERS["oldest"])}
@@ -101,3 +104,10 @@ def search(
     for one in found:
         one.request_excerpt, one.response_excerpt = excerpt(one.request_excerpt), excerpt(one.response_excerpt)
     return found
+
+
+def _least(connection: duckdb.DuckDBPyConnection, where: str, values: list[object], count: int) -> int | None:
+    """The latency of the last of the slowest exchanges, so that all other columns are read of few. None if there are not so many."""
+    sql = f"SELECT e.latency_us FROM exchanges e WHERE {where} ORDER BY e.latency_us DESC NULLS LAST LIMIT 1 OFFSET {max(0, count - 1):d}"
+    row = connection.execute(sql, values).fetchone()
+    return None if row is None else row[0]
