@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from mcp import Client
@@ -26,7 +26,8 @@ from wirelake.explore.mcp.server import TOOLS
 from wirelake.explore.query import query
 from wirelake.protocols.kernel import use_plain
 
-T = TypeVar("T")
+Ask = Callable[[Callable[[Client], Awaitable[Any]]], Any]
+"""Asks a server, and returns the answer."""
 PATIENCE = 120
 
 
@@ -44,7 +45,7 @@ def talks(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -
 
 
 @contextmanager
-def running(lake: Path, *flags: str) -> Iterator[Callable[[Callable[[Client], Awaitable[T]]], T]]:
+def running(lake: Path, *flags: str) -> Iterator[Ask]:
     """Start a server; gives a function that asks it. The client lives in a thread, because one task must open and close it."""
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONWARNINGS": ""}
     server = StdioServerParameters(command=sys.executable, args=["-m", "wirelake", "mcp", str(lake), *flags], env=environment)
@@ -65,7 +66,7 @@ def running(lake: Path, *flags: str) -> Iterator[Callable[[Callable[[Client], Aw
     thread.start()
     client, loop, is_over = opened.result(PATIENCE)
 
-    async def asked(ask: Callable[[Client], Awaitable[T]]) -> T:
+    async def asked(ask: Callable[[Client], Awaitable[Any]]) -> Any:
         return await ask(client)
 
     try:
@@ -74,9 +75,6 @@ def running(lake: Path, *flags: str) -> Iterator[Callable[[Callable[[Client], Aw
         loop.call_soon_threadsafe(is_over.set)
         thread.join(PATIENCE)
         assert not thread.is_alive()
-
-
-Ask = Callable[[Callable[[Client], Awaitable[Any]]], Any]
 
 
 @pytest.fixture(scope="module")
