@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from wirelake.lake.store import delta, journal, snapshot
@@ -72,3 +73,21 @@ def test_a_batch_that_was_published_stays_published(tmp_path):
     published(lake, 1, 3)
     assert tidy(lake, 3, always=True) == 1
     assert not delta.append(lake, connections.TABLE, [], 3)
+
+
+def test_words_of_a_dictionary_stay_one(tmp_path):
+    """Merged files would be larger otherwise, and slower to read."""
+    lake = a_lake(tmp_path)
+    for number in (1, 2):
+        sheet = Sheet(lake, connections.TABLE, number)
+        row = dict.fromkeys(connections.TABLE.schema.names) | {"connection_id": number.to_bytes(16), "ts": number, "what": f"seen {number}"}
+        rows_of_batch = pa.RecordBatch.from_pylist([row] * 10, schema=connections.TABLE.schema)
+        at = rows_of_batch.schema.get_field_index("what")
+        sheet.add(rows_of_batch.set_column(at, "what", rows_of_batch.column(at).dictionary_encode()))
+        delta.append(lake, connections.TABLE, [sheet.close()], number)
+    assert tidy(lake, 2, always=True) == 1
+    (merged,) = delta.files(lake, connections.TABLE)
+    with pq.ParquetFile(merged) as file:
+        columns = [file.metadata.row_group(0).column(number) for number in range(file.metadata.num_columns)]
+    assert [one.path_in_schema for one in columns if one.has_dictionary_page] == ["what"]
+    assert [row["what"] for row in rows(lake)] == ["seen 1"] * 10 + ["seen 2"] * 10

@@ -6,8 +6,9 @@ What a task needs travels in the pickled function, and never in the plan.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Final
 
@@ -16,11 +17,18 @@ from pyspark.sql import SparkSession
 
 from wirelake.lake.session.errors import coded
 
-__all__ = ["at_most", "run_tasks"]
+__all__ = ["at_most", "give_back_memory", "run_tasks"]
 
 _RESULT: Final = pa.schema([pa.field("result", pa.binary())])
 _most: Final[ContextVar[int | None]] = ContextVar("_most", default=None)
 """How many tasks of a job run at once; None: as many as there are."""
+
+
+def give_back_memory() -> None:
+    """Give freed memory back to the system: a Python worker goes on with other tasks, and would hold it meanwhile."""
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError):  # other C libraries have no such function
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _Task:
@@ -30,6 +38,7 @@ class _Task:
         self._work = work
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        give_back_memory()  # of tasks that decoded
         with coded():
             for batch in batches:
                 for number in batch.column(0).to_pylist():

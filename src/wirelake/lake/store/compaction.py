@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import CommitFailedError
 
@@ -43,7 +44,7 @@ def _tidied(lake: Path, table: Table, newest: int, *, always: bool) -> bool:
     for group in _groups(small):
         sheet = Sheet(lake, table, *_span(lake, table, group))
         for file in group:
-            for batch in pq.ParquetFile(delta.folder(lake, table) / file.path).iter_batches():
+            for batch in _batches(delta.folder(lake, table) / file.path):
                 sheet.add(batch)
         merged = sheet.close()
         try:
@@ -54,6 +55,16 @@ def _tidied(lake: Path, table: Table, newest: int, *, always: bool) -> bool:
     snapshot.publish(lake, [table])
     snapshot.sweep(lake, table)
     return True
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of a file. Columns that it has as dictionaries stay so: a merged file would be larger, and slower to read."""
+    with pq.ParquetFile(path) as plain:
+        group = plain.metadata.row_group(0) if plain.metadata.num_row_groups else None
+        columns = [group.column(number) for number in range(group.num_columns)] if group is not None else []
+        words = [one.path_in_schema for one in columns if one.has_dictionary_page and "." not in one.path_in_schema]
+    with pq.ParquetFile(path, read_dictionary=words) as file:
+        yield from file.iter_batches()
 
 
 def _groups(files: list[File]) -> Iterator[list[File]]:
