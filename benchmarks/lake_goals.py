@@ -1,7 +1,7 @@
-"""Goals of the lake: packets to tables; in full runs also ingests of the demo in fresh and warm sessions, and how fresh a followed lake is.
+"""Goals of the lake: ingests in fresh and warm sessions, refreshes, and reading; jobs of `gold.py` as figures of the one table.
 
-`packets.py`, `gold.py` and `follow.py` measure, each in a process of its own; this script reads their JSON. With `--quick` only packets are
-measured: starting Spark a dozen times takes minutes. `explore.py` has no goals yet, so it is run by hand.
+`gold.py` runs in a process of its own; this script reads its JSON. With `--quick` only a small ingest and reading are measured, of a demo
+ten times smaller. Packets are in `packet_goals.py`, freshness in `follow.py`, ten million messages in `large.py`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from figures import Figure, load, main
+from figures import Figure, main
 
 HERE = Path(__file__).resolve().parent
-PACKETS = "Packets to files of all tables, CPU"
-LAKE = "Recordings to tables"
-RIVALS = {"tshark -T ek": 50.0, "dpkt, headers only": 5.0}
-"""Rival of `packets.py` -> how many times its CPU time ours must fit into."""
-GOAL_US = 2.0
-TIMES = 3
-"""Turns of a full run of packets."""
-JOBS = "a,b,c,h,i"
-"""Jobs of `gold.py` that need no ten million messages."""
+TABLE = "Recordings to tables"
+FULL = ("a,b,c,h,i,j",)
+"""Jobs that need no ten million messages."""
+QUICK = ("h,i", "--requests", "2000", "--refreshes", "0", "--no-warm-up")
 
 
 def outcome(script: str, *arguments: str) -> Any:
@@ -35,60 +30,28 @@ def outcome(script: str, *arguments: str) -> Any:
         return json.loads(result.read_text())
 
 
-def packets(quick: bool, seed: int) -> list[Figure]:
-    """Microseconds of CPU a packet, beside the rivals that are installed."""
-    found = outcome("packets.py", "--seed", str(seed), *(["--quick", "--times", "1"] if quick else ["--times", str(TIMES)]))
-    figures = []
-    for shape, measured in found["shapes"].items():
-        ours, label = sum(measured["us"].values()), f"{shape} flows, {measured['packets']:,} packets"
-        figures.append(Figure(table=PACKETS, name=label, ours=ours, unit="µs", most=GOAL_US))
-        for rival, theirs in measured["rivals"].items():
-            most = 1 / RIVALS[rival] if rival in RIVALS else None
-            figures.append(Figure(table=PACKETS, name=label, ours=ours, unit="µs", rival=rival, theirs=theirs, most=most))
-        figures += [
-            Figure(table=PACKETS, name=label, ours=ours, unit="µs", rival=rival, most=1 / times)
-            for rival, times in RIVALS.items()
-            if rival not in measured["rivals"]
-        ]
-    return figures
-
-
-def ingests() -> list[Figure]:
+def gold_figures(jobs: str, *options: str) -> list[Figure]:
     """Jobs of `gold.py`, with the goals that it has for them."""
-    from gold import JOBS as KNOWN
+    from gold import JOBS
 
     figures = []
-    for found in outcome("gold.py", "--only", JOBS)["runs"]:
-        job = KNOWN[found.pop("job")]
+    for found in outcome("gold.py", "--only", jobs, *options)["runs"]:
+        job = JOBS[found.pop("job")]
         values = {name: value for name, value in found.items() if isinstance(value, int | float)}
         if "failed" in found:
             print(f"{job.what}: {found['failed']}", file=sys.stderr)
             continue
         for goal in job.goals:
-            what = " ".join([*goal.text.split("<=")[0].split(), *(["CPU"] if "CPU" in goal.text else [])])
-            figures.append(
-                Figure(
-                    table=LAKE, name=f"{job.what}, {what}" if what else job.what, ours=goal.value(values), unit="s", most=goal.limit(values)
-                )
-            )
+            words = [*goal.text.split("<=")[0].split(), *(["CPU"] if "CPU" in goal.form or "CPU" in goal.text else [])]
+            name = ", ".join([job.what, *([" ".join(words)] if words else [])])
+            unit = goal.form.removesuffix(" of CPU").split()[-1]
+            figures.append(Figure(table=TABLE, name=name, ours=goal.value(values), unit=unit, most=goal.limit(values)))
     return figures
 
 
-def freshness() -> list[Figure]:
-    """What `follow.py` measures."""
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "result.json"
-        subprocess.run([sys.executable, str(HERE / "follow.py"), "--json", str(result)], check=True)
-        return load(result).figures
-
-
-def run(quick: bool, seed: int) -> list[Figure]:
+def run(quick: bool, seed: int) -> list[Figure]:  # noqa: ARG001 - nothing is drawn
     """See the top of this file."""
-    figures = packets(quick, seed)
-    if quick:
-        print("ingests and freshness are left out: they need minutes of Spark; run without --quick", file=sys.stderr)
-        return figures
-    return [*figures, *ingests(), *freshness()]
+    return gold_figures(*(QUICK if quick else FULL))
 
 
 if __name__ == "__main__":

@@ -248,8 +248,10 @@ def rivals() -> dict[str, Callable[[Path, int], float]]:
     return found
 
 
-def run(quick: bool = False, seed: int = SEED, *, times: int = 3, shapes: Sequence[str] = ("long", "short")) -> dict[str, Any]:
-    """Measure both captures; returns figures and goals."""
+def run(
+    quick: bool = False, seed: int = SEED, *, times: int = 3, shapes: Sequence[str] = ("long", "short"), alone: bool = False
+) -> dict[str, Any]:
+    """Measure both captures; returns figures and goals. With `alone`, nothing that takes processes of its own."""
     share = SHARE if quick else 1
     results: dict[str, Any] = {"machine": machine(), "seed": seed, "quick": quick, "shapes": {}, "goals": []}
     with tempfile.TemporaryDirectory(prefix="wirelake-packets-") as scratch:
@@ -268,7 +270,7 @@ def run(quick: bool = False, seed: int = SEED, *, times: int = 3, shapes: Sequen
             others = {rival: 1e6 * measure(path, shown) / shown for rival, measure in rivals().items()}
             results["shapes"][name] = {"packets": packets, "messages": count, "us": figures, "rivals": others}
             results["goals"] += _goals(name, sum(figures.values()), others)
-        if "long" in shapes:
+        if "long" in shapes and not alone:
             results |= _processes(folder, seed, share, results["goals"])
     return results
 
@@ -307,13 +309,14 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=SEED)
     options.add_argument("--times", type=int, default=3)
     options.add_argument("--shape", choices=("long", "short"), action="append")
+    options.add_argument("--alone", action="store_true", help="leave out what takes processes of its own: memory, two cores, a cold ingest")
     options.add_argument("--json", type=Path, metavar="FILE")
     options.add_argument("--child", nargs=2, type=Path, metavar=("CAPTURE", "LAKE"), help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.child:
         be_child(*chosen.child)
         return
-    results = run(chosen.quick, chosen.seed, times=chosen.times, shapes=chosen.shape or ("long", "short"))
+    results = run(chosen.quick, chosen.seed, times=chosen.times, shapes=chosen.shape or ("long", "short"), alone=chosen.alone)
     for name, shape in results["shapes"].items():
         total = sum(shape["us"].values())
         rows = [[f"wirelake: {stage}", f"{each:.2f}", "-", "-"] for stage, each in shape["us"].items()]

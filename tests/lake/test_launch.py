@@ -36,8 +36,7 @@ def launcher(tmp_path):
 
 def run(found, command, folder, *arguments: str) -> list[str]:
     """Ask the script for the command, as `spark-class` does."""
-    known = None if command.printed else command.path
-    home = java.home(found, folder, folder.parent / "log", printed=command.printed, known=known)
+    home = java.home(found, folder, folder.parent / "log", printed=command.printed)
     asked = [home / "bin" / "java", "-Xmx128m", "-cp", "jars/*", MAIN, SUBMIT, *arguments]
     said = subprocess.run(asked, capture_output=True, check=True).stdout
     assert said.startswith(b"\0\n")
@@ -53,12 +52,15 @@ def test_the_launcher_runs_once(tmp_path, spark_home, launcher):
     assert b"hidden" not in first.path.read_bytes()
     again = launch.find(launcher, spark_home, {"spark.driver.memory": "1g"}, tmp_path)
     assert again.printed is None
-    said = run(launcher, again, tmp_path / "two", "--conf", "spark.x=y z", "", "pyspark-shell")
-    assert said == [
-        *(str(tmp_path / "two" / "bin" / "java"), "-cp", "a b:c", "-Xmx1g", SUBMIT),
-        *("--conf", "spark.x=y z", "", "pyspark-shell"),
-    ]
-    assert (tmp_path / "starts").read_text() == "started\n"
+    assert again.words() == ["-cp", "a b:c", "-Xmx1g", SUBMIT]
+    again.forget()
+    assert launch.find(launcher, spark_home, {"spark.driver.memory": "1g"}, tmp_path).printed is not None
+
+
+def test_a_home_with_a_script_of_its_own_is_started_by_spark(tmp_path, spark_home, launcher):
+    (spark_home / "conf").mkdir()
+    (spark_home / "conf" / "spark-env.sh").touch()
+    assert launch.find(launcher, spark_home, {}, tmp_path) is None
 
 
 def test_other_settings_of_the_driver_have_another_command(tmp_path, spark_home, launcher):

@@ -14,9 +14,11 @@ import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 from wirelake.cache_folder import cache_folder
+from wirelake.errors import MissingExtra
 
 __all__ = ["lean"]
 
@@ -65,16 +67,17 @@ def _linked(folder: Path) -> Path:
     return folder
 
 
-def _version() -> str:
-    import pyspark  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    return pyspark.__version__
-
-
 def _pyspark() -> Path:
-    import pyspark  # noqa: PLC0415 - only Spark work pays for importing Spark
+    """The folder of PySpark, which is not imported for it: the JVM starts first."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise MissingExtra("pyspark", "lake")
+    return Path(spec.origin).parent
 
-    return Path(pyspark.__file__).parent
+
+def _version() -> str:
+    """Something that changes with the version of PySpark."""
+    return (_pyspark() / "version.py").read_text()
 
 
 def _is_found_by_workers() -> bool:

@@ -33,6 +33,7 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 _LAUNCHER: Final = """\
 #!/bin/sh
+trap '' INT
 for argument do
     shift
     case "$argument" in
@@ -53,14 +54,6 @@ esac
 _LAUNCH: Final = 'exec {java} "$@" 2>>{log}'
 _LAUNCH_AND_NOTE: Final = '{java} "$@" 2>>{log} >{printed}; status=$?; cat {printed}; exit $status'
 """Also keeps what the launcher prints (`launch.py`)."""
-_LAUNCH_AGAIN: Final = """\
-while [ "$1" != org.apache.spark.deploy.SparkSubmit ] && [ $# -gt 0 ]; do shift; done
-        shift
-        printf '\\0\\n%s\\0' "$0"
-        cat {known}
-        printf '%s\\0' "$@"
-        exit 0"""
-"""Prints the command that is known, and the arguments of this session."""
 _RUN_AND_KEEP: Final = """\
 {java} {flags} "$@" >>{log} 2>&1
 status=$?
@@ -162,12 +155,11 @@ def home(
     flags: Sequence[str] = (),
     kept: tuple[Path, Path] | None = None,
     printed: Path | None = None,
-    known: Path | None = None,
 ) -> Path:
     """Make `folder` a JAVA_HOME whose `bin/java` runs `java` with these flags, and its output in `log`.
 
     `kept` has a file that the JVM writes when it ends, and the name that the file gets then. What Spark's launcher prints goes to
-    `printed`, too; or it is not run, and the command in `known` is printed.
+    `printed`, too. Ctrl-C is for the driver: the JVM does not see it.
     """
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
@@ -175,9 +167,7 @@ def home(
     if kept is not None:
         words |= {"draft": shlex.quote(str(kept[0])), "path": shlex.quote(str(kept[1]))}
     launch = _LAUNCH
-    if known is not None:
-        launch, words["known"] = _LAUNCH_AGAIN, shlex.quote(str(known))
-    elif printed is not None:
+    if printed is not None:
         launch, words["printed"] = _LAUNCH_AND_NOTE, shlex.quote(str(printed))
     words["launch"] = launch.format(**words)
     run = "".join(part.format(**words) for part in (_RUN_SPARK, _RUN_AND_KEEP if kept else _RUN))

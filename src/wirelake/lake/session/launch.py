@@ -1,8 +1,8 @@
 """The command that starts Spark's JVM, remembered: Spark needs a first JVM only to print it.
 
 `spark-class` runs a launcher in a JVM of its own, and executes the command that it prints. The command depends on Java, on PySpark and on
-the settings of the driver, which are the same from run to run. So the first session stores it in the user's cache folder, and the script
-that stands for `java` prints it to later ones. Arguments of the session itself are never stored.
+the settings of the driver, which are the same from run to run. So the first session stores it in the user's cache folder, and later ones
+run it themselves (`early_jvm.py`). Arguments of the session itself are never stored.
 """
 
 from __future__ import annotations
@@ -45,6 +45,14 @@ class Launch(msgspec.Struct, frozen=True):
     printed: Path | None
     """Where the script writes what the launcher prints; None: the command is known."""
 
+    def words(self) -> list[str]:
+        """The known command after Java's own path, up to the main class."""
+        return self.path.read_bytes().decode().removesuffix("\0").split("\0")
+
+    def forget(self) -> None:
+        """Ask Spark's launcher again next time: the command did not work."""
+        self.path.unlink(missing_ok=True)
+
     def keep(self) -> None:
         """Remember the command that the launcher printed, without Java's own path and without the arguments of the session."""
         if self.printed is None:
@@ -66,6 +74,8 @@ def find(java: Java, spark_home: Path, settings: Mapping[str, str], scratch: Pat
     `spark_home` must be the same for every session; `settings` are all that the session is started with.
     """
     if os.environ.get(SWITCH, "").lower() == "off" or any(name in os.environ for name in _OTHERS):
+        return None
+    if (spark_home / "conf" / "spark-env.sh").exists():  # Spark's scripts run it
         return None
     if any(settings.get(name, "") not in ("", SHORT_SESSION.get(name)) for name in _OF_USERS):
         return None

@@ -15,8 +15,6 @@ from typing import Final
 
 import msgspec
 
-from wirelake.capture.files.source_file import is_elsewhere, local_path
-
 __all__ = [
     "BATCH_BYTES",
     "BATCH_ROWS",
@@ -175,6 +173,8 @@ def for_one_ingest(stored_bytes: int, paths: Iterable[str]) -> dict[str, str]:
 
     `stored_bytes` is the size of what the lake has, which may be read again. A file of unknown size counts as large.
     """
+    from wirelake.capture.files.source_file import is_elsewhere, local_path  # noqa: PLC0415 - imports NumPy; the JVM starts before
+
     size = stored_bytes
     for path in paths:
         if is_elsewhere(path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from wirelake.extras import need
 from wirelake.lake.session import aot_cache, java, launch, scratch
 from wirelake.lake.session import home as session_home
 from wirelake.lake.session import settings as session_settings
+from wirelake.lake.session.early_jvm import EarlyJvm
 from wirelake.lake.session.settings import SHORT_SESSION
 from wirelake.masking import keep_secret, keep_secrets, looks_secret, mask
 
@@ -124,9 +126,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     """
     keep_secrets(conf or {})
     need("pyspark")
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
-
-    if (running := SparkSession.getActiveSession()) is not None:
+    if (running := _running()) is not None:
         return running
     if master and master.startswith("sc://"):
         return _connect(master, conf or {})
@@ -134,7 +134,8 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     home = scratch.folder()
     overrides = dict(conf or {}) | ({"spark.master": master} if master else {})
     if is_submitted():
-        return _start(_submitted() | overrides, home, "with spark-submit", home / "spark.log")
+        overrides = _submitted() | overrides
+        return _start(_prepared(overrides, home), "with spark-submit", home / "spark.log")
     overrides.setdefault("spark.master", LOCAL_MASTER)
     chosen, log = java.find(), home / "spark.log"
     # Workers on other machines have their own Spark home, and an interpreter that the caller chose may have no PySpark.
@@ -142,14 +143,45 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     with session_home.lean(home / "spark") if is_ours else nullcontext() as lasting:
         cache = aot_cache.find(chosen, lasting, overrides.get("spark.driver.extraJavaOptions", "")) if lasting else None
         flags, kept = (cache.flags, (cache.draft, cache.path) if cache.draft else None) if cache else ([], None)
-        every = session_settings.settings(overrides["spark.master"], home) | overrides
-        command = launch.find(chosen, lasting, every, home) if lasting else None
-        printed, known = (command.printed, None if command.printed else command.path) if command else (None, None)
-        with _java_home(java.home(chosen, home / "java", log, flags=flags, kept=kept, printed=printed, known=known)):
-            started = _start(overrides, home, f"with {chosen}", log)
+        settings = _prepared(overrides, home)
+        command = launch.find(chosen, lasting, settings, home) if lasting else None
+        folder = java.home(chosen, home / "java", log, flags=flags, kept=kept, printed=command.printed if command else None)
+        with _java_home(folder):
+            if command is not None and command.printed is None:
+                early = EarlyJvm([str(folder / "bin" / "java"), *command.words()], settings, home)
+                _import_spark()
+                if early.is_ready():
+                    with _ended_on_failure(early), early.joined():
+                        return _start(settings, f"with {chosen}", log)
+                command.forget()
+            started = _start(settings, f"with {chosen}", log)
         if command is not None:
             command.keep()
         return started
+
+
+def _running() -> SparkSession | None:
+    """Return the session of this process, if there is one: then Spark is imported already."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
+
+    return SparkSession.getActiveSession()
+
+
+def _import_spark() -> None:
+    """Import what the first call of the JVM imports, too, while the JVM starts."""
+    import pyspark.sql  # noqa: PLC0415 - only Spark work pays for importing Spark
+    import pyspark.testing.utils  # noqa: F401, PLC0415 - PySpark asks it whether there is NumPy
+
+
+@contextmanager
+def _ended_on_failure(jvm: EarlyJvm) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        jvm.end()
+        raise
 
 
 @contextmanager
@@ -213,24 +245,31 @@ def _submitted() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _start(configuration: dict[str, str], home: Path, how: str, log: Path) -> SparkSession:
-    """Start the JVM, here or on a cluster, and a session in it."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
-
+def _prepared(configuration: dict[str, str], home: Path) -> dict[str, str]:
+    """Return all settings of a session, and set the environment variables that go with them."""
     master = configuration.get("spark.master", LOCAL_MASTER)
-    chosen = session_settings.settings(master, home) | configuration
+    chosen = {"spark.master": master, "spark.app.name": "wirelake"} | session_settings.settings(master, home) | configuration
     os.environ["PYSPARK_PYTHON"] = chosen["spark.pyspark.python"]
     os.environ["PYSPARK_DRIVER_PYTHON"] = chosen["spark.pyspark.driver.python"]
     if chosen.get("spark.driver.bindAddress") == "127.0.0.1":
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return chosen
+
+
+def _start(settings: dict[str, str], how: str, log: Path) -> SparkSession:
+    """Start the JVM, here or on a cluster, and a session in it."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only Spark work pays for importing Spark
+
     before = signal.getsignal(signal.SIGINT)
-    builder = SparkSession.builder.master(master).appName("wirelake")
-    for name, value in chosen.items():
+    builder = SparkSession.builder
+    for name, value in settings.items():
         builder = builder.config(name, value)
     try:
         started = builder.getOrCreate()
     except Exception as error:  # of any kind: the user needs one line, and `from` keeps the rest
-        raise LakeError(mask(f"Spark did not start on {master} {how}{_complaint(log) or f': {error}'} (log: {log})")) from error
+        raise LakeError(
+            mask(f"Spark did not start on {settings['spark.master']} {how}{_complaint(log) or f': {error}'} (log: {log})")
+        ) from error
     started.sparkContext.setLogLevel("WARN")
     if threading.current_thread() is threading.main_thread():
         # PySpark's own handler calls the JVM in the middle of another call, which fails; Ctrl-C is for the caller.
