@@ -48,8 +48,8 @@ def figures_of(name: str, quick: bool, seed: int, folder: Path) -> tuple[list[Fi
     result = folder / f"{name}.json"
     command = [sys.executable, str(HERE / f"{name}.py"), "--seed", str(seed), "--json", str(result), *(["--quick"] if quick else [])]
     began, seconds = time.monotonic(), limit(name, quick)
-    # A session of its own: what the benchmark started ends with it.
-    with subprocess.Popen(command, start_new_session=True) as process:
+    # A process group of its own: what the benchmark started ends with it.
+    with subprocess.Popen(command, process_group=0) as process:
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:

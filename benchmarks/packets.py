@@ -47,6 +47,9 @@ SHARE = 10
 """The captures of `--quick` are so many times smaller."""
 RIVAL_PACKETS = 60_000
 """Packets of each file that the rivals read."""
+PCAPTOPARQUET = Path(sys.executable).with_name("pcaptoparquet")
+PCAPTOPARQUET_PACKETS = 10_000
+"""It takes longer than the others."""
 SEED = 7
 WARM_UP = 1_200
 STAGES = ("read", "assemble", "decode", "write")
@@ -231,6 +234,26 @@ def by_dpkt(path: Path, count: int) -> float:
     return time.process_time() - before
 
 
+def by_pcaptoparquet(path: Path, count: int) -> float:
+    """CPU seconds that pcaptoparquet takes for so many packets; it reads whole files, so it gets one with the first packets."""
+    found = min(count, PCAPTOPARQUET_PACKETS)
+    spent = []
+    with tempfile.TemporaryDirectory(prefix="wirelake-packets-") as scratch:
+        for packets in (1, found):
+            first = Path(scratch, f"{packets}.pcap")
+            first.write_bytes(head_of(path.read_bytes(), packets))
+            spent.append(cpu_of([str(PCAPTOPARQUET), "-i", str(first), "-o", str(first.with_suffix(".parquet"))]))
+    return (spent[1] - spent[0]) * count / found
+
+
+def head_of(data: bytes, packets: int) -> bytes:
+    """The first packets of a pcap file in little-endian order."""
+    at = 24
+    for _ in range(packets):
+        at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+    return data[:at]
+
+
 def rivals() -> dict[str, Callable[[Path, int], float]]:
     """Rivals that are installed, and how they are measured."""
     found: dict[str, Callable[[Path, int], float]] = {}
@@ -240,6 +263,10 @@ def rivals() -> dict[str, Callable[[Path, int], float]]:
         found["dpkt, headers only"] = by_dpkt
     except ImportError:
         print("dpkt is not installed: pip install dpkt", file=sys.stderr)
+    if PCAPTOPARQUET.exists():
+        found["pcaptoparquet"] = by_pcaptoparquet
+    else:
+        print("pcaptoparquet is not installed: pip install pcaptoparquet", file=sys.stderr)
     if shutil.which("tshark"):
         found["tshark -T fields"] = by_tshark(["-T", "fields", *(part for field in FIELDS for part in ("-e", field))])
         found["tshark -T ek"] = by_tshark(["-T", "ek"])

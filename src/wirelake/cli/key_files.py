@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wirelake.errors import UsageError, WirelakeError
-from wirelake.peers import key_log, private_file, trust_file
-from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
-from wirelake.protocols.wolpertinger.trust.keyring import Keyring
-from wirelake.protocols.wolpertinger.wire import Keys
+
+if TYPE_CHECKING:
+    from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
+    from wirelake.protocols.wolpertinger.trust.keyring import Keyring
+    from wirelake.protocols.wolpertinger.wire import Keys
 
 __all__ = ["keys_in"]
 
@@ -22,10 +24,17 @@ def keys_in(paths: Iterable[Path]) -> tuple[TrustStore | None, Keyring | None]:
 
     Raises UsageError.
     """
+    files = list(paths)
+    if not files:
+        return None, None
+    from wirelake.peers import key_log, private_file, trust_file  # noqa: PLC0415 - imports protocols, for keys only
+    from wirelake.protocols.event_mesh.security.trust import TrustStore  # noqa: PLC0415
+    from wirelake.protocols.wolpertinger.trust.keyring import Keyring  # noqa: PLC0415
+
     trusted: list[Key] = []
     sessions: list[Keys] = []
     kinds = set()
-    for path in paths:
+    for path in files:
         is_trust_file = private_file.load_bytes(path).lstrip().startswith(b"{")
         kinds.add(is_trust_file)
         if is_trust_file:
