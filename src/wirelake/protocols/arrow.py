@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from wirelake.protocols.kernel import copy, kernel, over_arrays
+from wirelake.protocols.kernel import copy, is_plain, kernel, over_arrays
 
 __all__ = [
     "UNLIMITED",
@@ -20,6 +20,7 @@ __all__ = [
     "BodySerializers",
     "Columns",
     "binary",
+    "decimal_texts",
     "decimals",
     "field",
     "hexes",
@@ -82,14 +83,16 @@ def _gather(data: Any, starts: Any, lengths: Any, out: Any) -> None:
 
 def binary(data: Array, starts: Array, lengths: Array, valid: Array | None = None) -> pa.Array:
     """Slices of `data` as one binary column; where `valid` is false there is null."""
-    if valid is not None:
+    if valid is not None and not valid.all():
         lengths = np.where(valid, lengths, 0)
-    offsets = np.zeros(len(starts) + 1, np.int64)
+    size = int(lengths.sum())
+    is_small = size <= np.iinfo(np.int32).max
+    offsets = np.zeros(len(starts) + 1, np.int32 if is_small else np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    out = np.empty(offsets[-1], np.uint8)
+    out = np.empty(size, np.uint8)
     over_arrays(_gather)(data, starts, lengths, out)
-    large = pa.Array.from_buffers(pa.large_binary(), len(starts), [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)])
-    return large.cast(pa.binary()) if offsets[-1] <= np.iinfo(np.int32).max else large
+    kind = pa.binary() if is_small else pa.large_binary()
+    return pa.Array.from_buffers(kind, len(starts), [_bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(out)])
 
 
 _HEX: Final = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), "S2")
@@ -107,18 +110,25 @@ def hexes(data: Array, starts: Array, width: int, valid: Array) -> pa.Array:
 
 
 def _bitmap(valid: Array | None) -> pa.Buffer | None:
-    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _mask(valid: Array | None) -> Array | None:
+    """The rows that are null; None if there are none."""
+    return None if valid is None or valid.all() else ~valid
 
 
 def integers(values: Array, kind: pa.DataType, valid: Array | None = None) -> pa.Array:
     """Numbers as a signed column one size up from the wire's."""
-    typed = np.ascontiguousarray(values).astype(kind.to_pandas_dtype(), copy=False)
-    return pa.array(typed, kind, mask=None if valid is None else ~valid)
+    if valid is not None and not valid.any():
+        return nulls(kind, len(valid))
+    typed = values.astype(kind.to_pandas_dtype(), order="C", copy=False)
+    return pa.array(np.ascontiguousarray(typed), kind, mask=_mask(valid))
 
 
 def truths(values: Array, valid: Array | None = None) -> pa.Array:
     """Numbers as a boolean column."""
-    return pa.array(values != 0, pa.bool_(), mask=None if valid is None else ~valid)
+    return pa.array(values != 0, pa.bool_(), mask=_mask(valid))
 
 
 def decimals(values: Array, valid: Array | None = None) -> pa.Array:
@@ -128,17 +138,64 @@ def decimals(values: Array, valid: Array | None = None) -> pa.Array:
     return pa.Array.from_buffers(pa.decimal128(20, 0), len(values), [_bitmap(valid), pa.py_buffer(words)])
 
 
+@kernel
+def _write_digits(values: Any, valid: Any, offsets: Any, out: Any) -> None:
+    """Write the decimal digits of 64 unsigned bits each, one after the other; those that are not valid have none."""
+    at = 0
+    for row in range(len(values)):
+        if valid[row]:
+            rest, size = values[row], 0
+            if rest < 0:  # the highest bit is set: the last digit is taken off by hand
+                half = (rest >> 1) & 0x7FFFFFFFFFFFFFFF
+                out[at] = 48 + (half % 5) * 2 + (rest & 1)
+                rest, size = half // 5, 1
+            while rest or not size:
+                out[at + size] = 48 + rest % 10
+                rest //= 10
+                size += 1
+            for place in range(size // 2):
+                last = at + size - 1 - place
+                digit = out[at + place]
+                out[at + place] = out[last]
+                out[last] = digit
+            at += size
+        offsets[row + 1] = at
+
+
+_MOST_DIGITS: Final = 20
+
+
+def decimal_texts(values: Array, valid: Array) -> pa.Array:
+    """64 unsigned bits held in int64, as a column of their decimal digits. Where `valid` is false there is null."""
+    if is_plain() or len(values) > np.iinfo(np.int32).max // _MOST_DIGITS:
+        return decimals(values, valid).cast(pa.string())
+    offsets, out = np.zeros(len(values) + 1, np.int32), np.empty(_MOST_DIGITS * len(values), np.uint8)
+    over_arrays(_write_digits)(np.ascontiguousarray(values), valid, offsets, out)
+    text = pa.py_buffer(out[: offsets[-1]].copy())
+    return pa.Array.from_buffers(pa.string(), len(values), [_bitmap(valid), pa.py_buffer(offsets), text])
+
+
+_SPARSE: Final = 1024
+"""Codes up to here are looked up in a table."""
+
+
 def names(codes: Array, known: Mapping[int, str] | Sequence[str], valid: Array | None = None) -> pa.DictionaryArray:
     """Codes as a column of their names; a code without a name is null."""
     pairs = dict(enumerate(known)) if isinstance(known, Sequence) else dict(known)
     keys = np.array(sorted(pairs), np.int64)
     if not len(keys):
         return pa.array([None] * len(codes), pa.dictionary(pa.int32(), pa.string()))
-    found = np.clip(np.searchsorted(keys, codes), 0, len(keys) - 1)
-    good = keys[found] == codes
+    if keys[0] >= 0 and keys[-1] < _SPARSE:
+        places = np.full(keys[-1] + 2, -1, np.int32)  # the last is for codes that are too large or negative
+        places[keys] = np.arange(len(keys))
+        found = places[np.minimum(codes.astype(np.uint64), np.uint64(keys[-1] + 1))]
+        good = found >= 0
+    else:
+        found = np.clip(np.searchsorted(keys, codes), 0, len(keys) - 1).astype(np.int32)
+        good = keys[found] == codes
     if valid is not None:
         good &= valid
-    indices = pa.array(found.astype(np.int32), mask=~good)
+    indices = pa.array(found, mask=_mask(good))
     return pa.DictionaryArray.from_arrays(indices, pa.array([pairs[int(key)] for key in keys], pa.string()))
 
 

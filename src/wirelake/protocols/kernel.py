@@ -48,6 +48,7 @@ __all__ = [
     "fingerprint",
     "i64",
     "i64_le",
+    "is_plain",
     "kernel",
     "over_arrays",
     "positions",
@@ -281,6 +282,11 @@ def use_plain(wanted: bool = True) -> None:
     """
     global _use_plain  # noqa: PLW0603 - see use_compiled
     _use_plain = wanted and not _use_compiled
+
+
+def is_plain() -> bool:
+    """Whether kernels for arrays run as plain Python: then a loop of a library is faster."""
+    return _use_plain
 
 
 def over_arrays(function: F) -> F:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from wirelake.errors import DecodeError
-from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
+from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimal_texts, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.emp.faults import UNREADABLE, Fault
 from wirelake.protocols.emp.limits import Limits
 from wirelake.protocols.emp.messages import APPLICATION_FIRST, TYPES, ExtensionId, MessageType, name_of
@@ -105,7 +105,8 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
     carries = kind >= MessageType.DATA
     is_error = kind == MessageType.ERROR
     has_request = rows[:, REQUEST] >= 0
-    request_ids = decimals(rows[:, REQUEST_ID], has_request)
+    is_carried = carries | (rows[:, ODDITIES] & ODD_BODY != 0)
+    carried = binary(data, rows[:, BODY], rows[:, BODY_LENGTH], is_carried)
     fault = names(faults, FAULTS)
     type_name = names(np.minimum(kind, APPLICATION_FIRST), _NAMES | {APPLICATION_FIRST: "application"})
     own: dict[str, pa.Array] = {
@@ -118,15 +119,16 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
         "extension_id": _byte(data, rows, is_error, 1),
         "extension_error_code": _byte(data, rows, is_error, 2),
         "message": _texts(data, rows, is_error),
-        "body": binary(data, rows[:, BODY], rows[:, BODY_LENGTH], carries | (rows[:, ODDITIES] & ODD_BODY != 0)),
+        "body": carried,
         "request": truths(rows[:, REQUEST], has_request),
-        "request_id": request_ids,
+        "request_id": decimals(rows[:, REQUEST_ID], has_request),
         "scheme": integers(rows[:, SCHEME], pa.int16(), rows[:, SCHEME] >= 0),
         "fault": fault,
         "oddities": integers(rows[:, ODDITIES], pa.int32()),
     }
     has_body = carries & (plain_lengths >= 0)
-    body = binary(plain_data, plain_starts, plain_lengths, has_body)
+    is_same = plain_data is data and np.array_equal(has_body, is_carried)  # nothing was inflated, and nothing could not be
+    body = carried if is_same else binary(plain_data, plain_starts, plain_lengths, has_body)
     status = np.where(faults != 0, 1, np.where(is_error, 2, 0))
     kinds = np.where(has_request, 2 - rows[:, REQUEST], 0)
     for code, meaning in _KIND_OF.items():
@@ -135,7 +137,7 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
         "kind": names(kinds, _KINDS),
         "name": type_name,
         "subject": nulls(pa.string(), len(rows)),
-        "correlation_id": request_ids.cast(pa.string()),
+        "correlation_id": decimal_texts(rows[:, REQUEST_ID], has_request),
         "status": names(status, ("ok", "faulty", "error")),
         "fault": fault,
         "body": body,
@@ -147,11 +149,14 @@ def columns(data: Array, rows: Array, parts: Array, limits: Limits, json_bodies:
 
 def _byte(data: Array, rows: Array, where: Array, at: int) -> pa.Array:
     """One byte of the body of some rows."""
-    places = np.where(where, rows[:, BODY] + at, 0)
-    return integers(data[places] if len(data) else np.zeros(len(rows), np.uint8), pa.int16(), where)
+    if not where.any():
+        return nulls(pa.int16(), len(rows))
+    return integers(data[np.where(where, rows[:, BODY] + at, 0)], pa.int16(), where)
 
 
 def _texts(data: Array, rows: Array, where: Array) -> pa.Array:
+    if not where.any():
+        return nulls(pa.string(), len(rows))
     texts: list[str | None] = [None] * len(rows)
     for index in np.flatnonzero(where):
         at, length = int(rows[index, BODY]), int(rows[index, BODY_LENGTH])
@@ -237,6 +242,8 @@ def _json(data: Array, starts: Array, lengths: Array, valid: Array) -> pa.Array:
     if len(data):
         first = data[np.where(valid & (lengths > 0), starts, 0)]
         likely = np.flatnonzero(valid & (lengths > 0) & np.isin(first, _JSON_STARTS))
+        if not len(likely):
+            return nulls(pa.string(), len(starts))
         view = data.data
         for index, start, length in zip(likely.tolist(), starts[likely].tolist(), lengths[likely].tolist(), strict=True):
             body = bytes(view[start : start + length])
