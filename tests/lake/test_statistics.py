@@ -175,5 +175,22 @@ def test_rows_of_many_short_sessions_stay_as_they_are(tmp_path, monkeypatch):
     assert not pq.ParquetFile(path).metadata.row_group(0).sorting_columns
 
 
+def _valued(path):
+    """The columns of a file whose footer has statistics."""
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    return {group.column(number).path_in_schema for number in range(group.num_columns) if group.column(number).is_stats_set}
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_ids_have_statistics_only_where_sessions_are_in_order(tmp_path, monkeypatch, is_sorted):
+    monkeypatch.setattr(sorting, "SMALL_ROWS", 8 if is_sorted else 4)
+    sheet = Sheet(tmp_path, messages.TABLE, 1)
+    sheet.add(rows(*({"session_id": bytes([9 - place] * 16), "message_id": bytes([place] * 16)} for place in range(8))))
+    valued = _valued(tmp_path / "messages" / sheet.close().path)
+    assert ({"session_id", "connection_id", "message_id"} <= valued) == is_sorted
+    assert {"ts", "protocol", "kind", "status", "source", "offset", "size"} <= valued
+    assert not valued & {"body", "body_json"}
+
+
 def test_only_tables_of_messages_are_sorted():
     assert {table.name for table in SILVER if sorted_by(table)} == {"messages", "emp", "event_mesh", "relink", "yamp", "wolpertinger"}
