@@ -258,9 +258,10 @@ class BlockBuilder:
     def _flows(self, numbered: Array) -> tuple[list[Flow], Array]:
         """Return the flows of a block, equal ones once, and the final number of each."""
         rows = numbered[numbered >= 0].tolist()
-        tracked = iter(self.rows.flows_of(rows) if self.rows is not None else [])
-        passed = iter([flow for flow, _ in self._passed.values()])
-        flows = [next(tracked) if row >= 0 else next(passed) for row in numbered.tolist()]
+        flows = self.rows.flows_of(rows) if self.rows is not None else []
+        if self._passed:
+            tracked, passed = iter(flows), iter([flow for flow, _ in self._passed.values()])
+            flows = [next(tracked) if row >= 0 else next(passed) for row in numbered.tolist()]
         if len({flow.session_id for flow in flows}) == len(flows):  # cheaper than to compare flows
             return flows, np.arange(len(flows))
         known: dict[Flow, int] = {}

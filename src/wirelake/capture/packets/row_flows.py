@@ -125,24 +125,31 @@ class RowFlows:
         """Yield the flows of rows whose protocol is known by port; as `flow`, but many at once."""
         columns = [SINCE_KIND, SINCE, TO_SERVER, WIDTH, PORT, OTHER, PROTOCOL, DIALECT]
         addresses = self._table.ends[rows].astype(">u4").tobytes()
-        at, half = 0, 4 * WORDS
-        known: dict[tuple[bytes, int], tuple[Endpoint, str]] = {}
-
-        def end(packed: bytes, port: int) -> tuple[Endpoint, str]:
-            text = address(packed)
-            made = known[packed, port] = (Endpoint(text, port), f"\0{text}\0{port}")
-            return made
-
-        for kind, since, to_server, width, port, other, protocol, dialect in self._table.flows[rows][:, columns].tolist():
-            here, there = addresses[at : at + width], addresses[at + half : at + half + width]
-            client, client_text = known.get((here, port)) or end(here, port)
-            server, server_text = known.get((there, other)) or end(there, other)
+        at, half, texts = 0, 4 * WORDS, _texts
+        servers: dict[tuple[bytes, int], tuple[Endpoint, str]] = {}
+        # Column by column, and no container for each flow: it would keep Python's garbage collector busy.
+        values = self._table.flows[rows][:, columns].T.tolist()
+        for kind, since, to_server, width, first_port, second_port, protocol, dialect in zip(*values, strict=True):
+            first, second = addresses[at : at + width], addresses[at + half : at + half + width]
             at += 2 * half
-            if not to_server:
-                client, client_text, server, server_text = server, server_text, client, client_text
-            text = f"tcp{client_text}{server_text}\0{_SINCE[kind]} {since}"
-            name = blake2b(text.encode(), digest_size=SESSION_ID_SIZE).digest()
-            yield Flow(name, self._protocols[protocol], "tcp", client, server, "port", "wire", self._dialects[dialect])
+            here, port, there, other = (first, first_port, second, second_port) if to_server else (second, second_port, first, first_port)
+            ends = servers.get((there, other))
+            if ends is None:
+                text = address(there)
+                ends = servers[there, other] = (Endpoint(text, other), f"\0{text}\0{other}")
+            server, server_text = ends
+            text = texts.get(here) or address(here)
+            name = f"tcp\0{text}\0{port}{server_text}\0{_SINCE[kind]} {since}".encode()
+            yield Flow(
+                blake2b(name, digest_size=SESSION_ID_SIZE).digest(),
+                self._protocols[protocol],
+                "tcp",
+                Endpoint(text, port),
+                server,
+                "port",
+                "wire",
+                self._dialects[dialect],
+            )
 
     def flow(self, row: int, tracked: Tracked | None = None) -> Flow:
         """Return the flow of a row whose protocol is known."""

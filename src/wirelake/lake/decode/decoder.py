@@ -63,6 +63,9 @@ Beyond this, those that wait longest go to quarantine.
 This is the one limit that makes rows depend on what else is read.
 """
 
+MAX_GATHERED: Final = 8 * 1024 * 1024
+"""Bytes of rows after which the sink gets them, if options do not say less."""
+
 _kind: Final = attrgetter("protocol", "dialect", "transport", "observed_by")
 _NO_SEGMENTS: Final = np.zeros((0, SEGMENT_MISSING), np.int64)
 
@@ -94,7 +97,7 @@ class Decoder:
         self._stream_readers: dict[Scanner, StreamReader] = {}
         self._ledger_entries = LedgerEntries()
         self._unrecognised = UnrecognisedTraffic()
-        self._gathering = Gathering(options.max_batch_bytes // 2, sink)
+        self._gathering = Gathering(min(options.max_batch_bytes // 2, MAX_GATHERED), sink)
         for one in self.decoder_state.directions.values():  # kernels size their arrays by limits: never by stored ones
             one.scan_limits = self._scanner_of(one.flow).resumed(one.scan_limits)
 

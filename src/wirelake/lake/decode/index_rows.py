@@ -32,7 +32,7 @@ _MINUTE_US: Final = 60_000_000
 _NO_TIME: Final = np.iinfo(np.int64).min
 """Sorts before all times, as null does in SQL."""
 _ENDS: Final = ("client_address", "client_port", "server_address", "server_port")
-_SAID: Final = ("session_id", "connection_id", "ts", "protocol", "direction", "kind", "subject", "size", "status", "message_id")
+_SAID: Final = ["session_id", "connection_id", "ts", "protocol", "direction", "kind", "subject", "size", "status", "message_id"]
 _HAPPENED: Final = ("protocol", "connection_id", "ts", *_ENDS)
 _UNREAD: Final = ("protocol", "session_id", "connection_id", "ts", "clause")
 _PARTING_ORDER: Final = ["ts", "message_id", "is_error"]
@@ -71,7 +71,7 @@ class IndexRows:
         """Add decoded rows: table name -> batches. Other tables than `INPUTS` are ignored."""
         for batch in decoded.get(messages.TABLE.name, ()):
             if batch.num_rows:
-                self._held.append(batch)
+                self._held.append(batch.select(_SAID))  # bodies are not held
                 self._held_rows += batch.num_rows
                 if self._held_rows >= index_sums.BUFFER_ROWS:
                     self._sum_messages()

@@ -30,8 +30,15 @@ def leading(
     where: Where, extent: Extent, flows: list[Flow], segments: IntArray, links: list[bytes | None], made: pa.Array | None
 ) -> dict[str, pa.Array]:
     """The columns that every protocol's table begins with. `links` are sessions by flow, `made` are sessions by message, if known."""
+    numbers = segments[:, SEGMENT_FLOW]
+    is_used = np.zeros(len(flows), np.bool_)
+    is_used[numbers] = True
+    if not is_used.all():  # a block has many short flows, and a batch only some of them
+        used = np.flatnonzero(is_used).tolist()
+        flows, links = [flows[number] for number in used], [links[number] for number in used] if links else []
+        numbers = (np.cumsum(is_used) - 1)[numbers]
     connection = pa.DictionaryArray.from_arrays(
-        pa.array(segments[:, SEGMENT_FLOW].astype(np.int32)), pa.array([flow.session_id for flow in flows], pa.binary())
+        pa.array(numbers.astype(np.int32)), pa.array([flow.session_id for flow in flows], pa.binary())
     )
     return {
         "message_id": _message_ids(where.sources, extent.numbers, extent.first),

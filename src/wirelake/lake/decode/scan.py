@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.int64]
 Scanned = tuple[Rows, Rows, Rows]
 """Rows, their parts, and the run of each row."""
 
-ROWS: Final = 65_536
+ROWS: Final = 16_384
 """Messages scanned and written as columns in one go."""
 
 
