@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, cast
 
 import msgspec
@@ -41,12 +42,16 @@ from wirelake.protocols.wolpertinger.scanner import (
     ROW_COLUMNS,
     Limits,
 )
-from wirelake.protocols.wolpertinger.state_machine import MESSAGES, Encrypted, Fragment, ResetNotice, is_heartbeat, message_kind
+from wirelake.protocols.wolpertinger.state_machine import MESSAGES, Encrypted, Fragment, ResetNotice, call_kind, is_heartbeat, message_kind
 from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 from wirelake.protocols.wolpertinger.wire import BLANKS, base64_length, message, opened
 
 __all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "passive", "readable"]
 
+NAMES: Final = 1024
+"""Names of components and methods that are kept as JSON."""
+LONGEST_NAMES: Final = 256
+"""Characters of names that are kept: a capture cannot fill the memory with long ones."""
 _VALUE: Final = pa.struct(
     [
         field("type", pa.string(), "WOLP-18: the data type"),
@@ -225,8 +230,8 @@ class _Typed:
         self.types: list[str] = []
         self.texts: list[str] = []
         self.rows: list[int] = []
-        self.is_there = np.zeros(count, bool)
-        """Which rows have values, or at least a list without any."""
+        self.is_there = bytearray(count)
+        """1 for rows that have values, or at least a list without any."""
 
     def add(self, index: int, value: Value) -> str:
         """One more value of a row, not before those of earlier ones; gives it as JSON."""
@@ -243,12 +248,15 @@ class _Typed:
 
     def lists(self) -> pa.Array:
         """A list for each row, null where there is none."""
-        offsets = pa.array(self._offsets(), pa.int32(), mask=np.append(~self.is_there, False))
+        offsets = pa.array(self._offsets(), pa.int32(), mask=np.append(self._is_absent(), False))
         return pa.ListArray.from_arrays(offsets, self._structs(self.types, self.texts), type=SCHEMA.field("parameters").type)
 
     def singles(self) -> pa.Array:
         """The one value of each row, or null."""
-        return self._structs(self.types, self.texts).take(pa.array(self._offsets()[:-1], mask=~self.is_there))
+        return self._structs(self.types, self.texts).take(pa.array(self._offsets()[:-1], mask=self._is_absent()))
+
+    def _is_absent(self) -> Array:
+        return np.frombuffer(self.is_there, np.bool_) ^ True
 
     def _offsets(self) -> Array:
         """Where the values of each row begin, and where the last ones end."""
@@ -334,40 +342,53 @@ class _Reading:
             return
         document = documents.decode(decoded.payload)
         self.bodies[index] = decoded.payload
-        self.decrypted[index] = is_encrypted
+        if is_encrypted:
+            self.decrypted[index] = True
         if isinstance(document, Rejected):
             self.faults[index] = self.faults[index] or document.fault
             self.names[index] = _TAGS[message_kind(None, is_encrypted)]
-            return
-        what = message_kind(document, is_encrypted)
-        self.names[index] = _TAGS[what]
-        self.kinds[index] = "control" if what is ResetNotice else _kind(document)
-        self._tell(index, document)
+        else:
+            self._tell(index, document, is_encrypted)
 
-    def _tell(self, index: int, document: AnyCall) -> None:
+    def _tell(self, index: int, document: AnyCall, is_encrypted: bool) -> None:
         """Layer 2: every element in its column, and all of them as the JSON that `notation` gives."""
-        root = self.roots[index] = _TAGS[type(document)]
-        self.components[index] = document.component
+        component = self.components[index] = document.component
         self.call_ids[index] = document.call_id
-        name = _text(document.component)
         if isinstance(document, Call):
-            self.methods[index] = document.method
+            self.roots[index] = _CALL
+            method = self.methods[index] = document.method
+            describe = _described_call if len(component) + len(method) <= LONGEST_NAMES else _described_call.__wrapped__
+            self.names[index], self.kinds[index], head = describe(component, method, is_encrypted)
             self.parameters.is_there[index] = True
             inside = ",".join([self.parameters.add(index, value) for value in document.parameters])
-            rest = f'"method":{_text(document.method)},"call_id":"{document.call_id}","parameters":[{inside}]'
-        elif isinstance(document, Response):
+            self.json[index] = f'{head}"call_id":"{document.call_id}","parameters":[{inside}]}}'
+            return
+        root = self.roots[index] = _TAGS[type(document)]
+        self.names[index] = _TAGS[message_kind(document, is_encrypted)]
+        describe_name = _name if len(component) <= LONGEST_NAMES else _text
+        if isinstance(document, Response):
+            self.kinds[index] = "response"
             self.values.is_there[index] = document.value is not None
             value = "null" if document.value is None else self.values.add(index, document.value)
             rest = f'"call_id":"{document.call_id}","value":{value}'
         else:
+            self.kinds[index] = "error" if document.call_id is None else "response"
             self.codes[index] = document.code
             call_id = "null" if document.call_id is None else f'"{document.call_id}"'
             rest = f'"code":{document.code},"name":{_text(error_name(document.code))},"call_id":{call_id}'
-        self.json[index] = f'{{"root":"{root}","component":{name},{rest}}}'
+        self.json[index] = f'{{"root":"{root}","component":{describe_name(component)},{rest}}}'
 
 
-def _kind(said: AnyCall) -> str:
-    """What a message is in the vocabulary all protocols share."""
-    if isinstance(said, Call):
-        return "keepalive" if is_heartbeat(said.component, said.method) else "request"
-    return "error" if isinstance(said, Error) and said.call_id is None else "response"
+@lru_cache(maxsize=NAMES)
+def _described_call(component: str, method: str, is_encrypted: bool) -> tuple[str, str, str]:
+    """The name and the kind of a call, and the beginning of its JSON: calls of few methods repeat.
+
+    It takes 1.5 µs of the 15 µs of a message.
+    """
+    what = call_kind(component, method, is_encrypted)
+    kind = "control" if what is ResetNotice else "keepalive" if is_heartbeat(component, method) else "request"
+    return _TAGS[what], kind, f'{{"root":"{_CALL}","component":{_text(component)},"method":{_text(method)},'
+
+
+_name: Final = lru_cache(maxsize=NAMES)(_text)
+_CALL: Final = _TAGS[Call]
