@@ -126,12 +126,12 @@ RUNS = {
 
 def run_agrees(scanner, data, limits):
     """Every message of a run is one that the scanner reads there, whole and without a fault; returns how many there are."""
-    sizes, bodies = scanner.run(data, 0, len(data), limits)
+    sizes, payloads = scanner.run(data, 0, len(data), limits)
     room = len(sizes) + 1
-    rows, parts = [0] * scanner.ROW_COLUMNS * room, [0] * scanner.PART_COLUMNS * 64 * room
-    scanner.scan(data, 0, len(data), rows, parts, limits)
+    rows, flat = [0] * scanner.ROW_COLUMNS * room, [0] * scanner.PART_COLUMNS * 64 * room
+    scanner.scan(data, 0, len(data), rows, flat, limits)
     start, plain = 0, None
-    for number, (size, body) in enumerate(zip(sizes, bodies, strict=True)):
+    for number, (size, parts) in enumerate(zip(sizes, payloads, strict=True)):
         row = rows[number * scanner.ROW_COLUMNS : (number + 1) * scanner.ROW_COLUMNS]
         one = data[start : start + size]
         assert (row[0], row[1], row[3]) == (start, size, 0), data
@@ -139,7 +139,7 @@ def run_agrees(scanner, data, limits):
         seen = scanner.glance(one, limits)
         assert seen is not None, "what is in a run is also recognised alone"
         at, length = (seen[0][7], seen[0][8]) if scanner is emp else seen[1]
-        assert one[at : at + length] == body
+        assert (one[at : at + length],) == parts
         if scanner is relink:
             plain = plain or relink.first_id(one, 0, limits)
             assert relink.first_id(one, 0, limits) == plain, "one channel"
@@ -159,6 +159,35 @@ def test_a_run_is_what_the_scanner_reads(case):
                 changed = data[:at] + bytes((data[at] ^ change,)) + data[at + 1 :]
                 run_agrees(scanner, data + changed + data, limits)
     assert bool(taken) == (case not in ("relink, a part of the handshake",))
+
+
+@pytest.mark.parametrize("size", [*range(10), 128])
+@pytest.mark.parametrize("tail", ["nothing", "a piece", "another size", "another channel", "a ping"])
+def test_equal_messages_are_one_run_whatever_follows(size, tail):
+    one, before = relink_speech.message((b"chan",), (b"x" * size,)), b"before"
+    tails = {
+        "nothing": b"",
+        "a piece": one[:-1],
+        "another size": relink_speech.message((b"chan",), (b"y" * (size + 1),)),
+        "another channel": relink_speech.message((b"nahc",), (b"x" * size,)),
+        "a ping": relink_speech.GENERAL["ping"],
+    }
+    data = before + 20 * one + tails[tail]
+    sizes, payloads = relink.run(data, len(before), len(data), PACKETS)
+    more = tail == "another size"
+    assert sizes[:20] == [len(one)] * 20
+    assert payloads[:20] == [(b"x" * size,)] * 20
+    assert len(sizes) == len(payloads) == 20 + more
+
+
+@pytest.mark.parametrize("bias", [0, 4])
+@pytest.mark.parametrize("tail", [b"", bytes(9), emp_speech.envelope(emp_speech.DATA, b"longer")])
+def test_equal_data_of_emp_is_one_run_whatever_follows(bias, tail):
+    one = emp_speech.envelope(emp_speech.DATA, b"xyz", bias=bias)
+    limits = EmpLimits(sizes_exclude_themselves=bool(bias)).for_scan()
+    sizes, payloads = emp.run(b"?" + 20 * one + tail, 1, 1 + 20 * len(one) + len(tail), limits)
+    assert sizes[:20] == [len(one)] * 20
+    assert payloads[:20] == [(b"xyz",)] * 20
 
 
 def test_a_run_ends_where_another_channel_begins():

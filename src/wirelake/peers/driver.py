@@ -85,6 +85,8 @@ class Driver:
         self._gather = gather
         self._loop = asyncio.get_running_loop()
         self._flush_planned = False
+        self._is_fresh = True
+        """Nothing was sent by `post` since bytes arrived, or since the last planned flush."""
         self._planned = 0
         self._is_settling = False
         """Events are being handled: their output is sent afterwards."""
@@ -153,7 +155,21 @@ class Driver:
         if not self._flush_planned and not self._is_settling:
             self._flush_planned = True
             self._loop.call_soon(self._settle)
-            self._push()
+            if self._is_fresh:
+                self._push()
+
+    def post(self, size: int, due: float | None) -> None:
+        """`wake`, if the session only queued a message: no event came of it, and no deadline before `due`.
+
+        Then the first message after a receipt needs no flush at the end of the turn: a request that follows a response is one write.
+        """
+        if not self._is_fresh or self._flush_planned or self._is_settling:
+            self.wake(size)
+            return
+        self._is_fresh = False
+        self._push()
+        if due is not None and (self._timer is None or due < self._due):
+            self._arm()
 
     def _plan_flush(self) -> None:
         if not self._flush_planned:
@@ -324,12 +340,21 @@ class Driver:
         session = self._session
         events = session.events()
         if not gather:
-            self._flush_planned = False
+            self._flush_planned, self._is_fresh = False, True
             if not events:  # else what they cause is sent together with what is there
                 self._push()
                 events = session.events()
         while events:
-            self._handle_all(events, gather)
+            self._is_settling = not gather
+            try:
+                if len(events) == 1 and self.handlers is not None:  # by far the commonest
+                    self.handlers[type(events[0])](events[0])
+                else:
+                    self._handle_all(events)
+            finally:
+                self._is_settling = False
+            if not gather:
+                self._push()
             events = session.events()
         if session.ended is None:
             if gather:
@@ -345,27 +370,21 @@ class Driver:
             if not wait.expired():
                 wait.reschedule(self.now)
 
-    def _handle_all(self, events: list[Any], gather: bool) -> None:
-        """Handle events, and send what they cause."""
-        self._is_settling = not gather
+    def _handle_all(self, events: list[Any]) -> None:
+        """Handle events, and send now and then what they cause."""
         handlers, handle = self.handlers, self._handle
-        try:
-            if self._handle_many is not None:
-                self._handle_many(events)
-            elif handlers is not None:
-                for number, event in enumerate(events, 1):
-                    handlers[type(event)](event)
-                    if number % SHARE == 0:
-                        self._push()
-            else:
-                for number, event in enumerate(events, 1):
-                    handle(event)
-                    if number % SHARE == 0:
-                        self._push()
-        finally:
-            self._is_settling = False
-        if not gather:
-            self._push()
+        if self._handle_many is not None:
+            self._handle_many(events)
+        elif handlers is not None:
+            for number, event in enumerate(events, 1):
+                handlers[type(event)](event)
+                if number % SHARE == 0:
+                    self._push()
+        else:
+            for number, event in enumerate(events, 1):
+                handle(event)
+                if number % SHARE == 0:
+                    self._push()
 
     def _push(self) -> None:
         """Give the stream what the session has to say."""
@@ -393,10 +412,10 @@ class Driver:
             self._record.sent(data, lambda: sizes)
 
     def _arm(self) -> None:
-        deadline = None if self._session.ended is not None else self._session.deadline
-        if deadline is None:
+        session = self._session
+        if session.ended is not None or (deadline := session.deadline) is None:
             return
-        if self._timer is None or self._timer.cancelled() or self._due > deadline:
+        if self._timer is None or self._due > deadline:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer, self._due = self._loop.call_at(deadline, self._tick), deadline

@@ -35,13 +35,13 @@ Glance = Callable[[bytes, tuple[int, ...]], tuple[list[int], list[int]] | None]
 It takes a tenth of the time of a plain scan. A test for each protocol compares the two.
 """
 
-Run = Callable[[bytes, int, int, tuple[int, ...]], tuple[list[int], list[bytes]]]
-"""Reads messages of the commonest form, one after the other, until another comes: their sizes and bodies, as `scan` would give them.
+Run = Callable[[bytes, int, int, tuple[int, ...]], tuple[list[int], list[tuple[bytes, ...]]]]
+"""Reads messages of the commonest form, one after the other, until another comes: their sizes and parts, as `scan` would give them.
 
 For such messages it takes less time than a compiled scan whose rows are then read. A test for each protocol compares the two.
 """
-TakeRun = Callable[[bytes, int, list[bytes]], bool]
-"""Takes what `Run` read: bytes, where the first message begins, and all bodies; returns False if it wants them one by one."""
+TakeRun = Callable[[bytes, int, list[tuple[bytes, ...]]], bool]
+"""Takes what `Run` read: bytes, where the first message begins, and the parts of each; returns False if it wants them one by one."""
 
 Bulk: TypeAlias = "Callable[[bytes, npt.NDArray[np.int64], npt.NDArray[np.int64]], bool]"
 """Takes many messages at once: bytes, a row for each message, a row for each part; returns False if it wants them one by one."""
@@ -181,8 +181,8 @@ class Buffer:
         """Take messages of the commonest form without the scanner; returns where the others begin."""
         if self._run is None or self.take_run is None:
             return at
-        sizes, bodies = self._run(whole, at, len(whole), self.limits)
-        if len(sizes) < BULK or not self.take_run(whole, at, bodies):
+        sizes, payloads = self._run(whole, at, len(whole), self.limits)
+        if len(sizes) < BULK or not self.take_run(whole, at, payloads):
             return at
         if len(whole) > LARGE:
             self._sizes += sizes

@@ -31,8 +31,6 @@ class ReplyClock:
         self.deadline: float | None = None
         self.waits = False
         """A reply is due."""
-        self.asked = 0
-        """How often a reply was asked for."""
         self._timeout = timeout
         self._min_rate = min_rate
         self._paused = False
@@ -41,7 +39,6 @@ class ReplyClock:
     def ask(self, now: float) -> None:
         """The question was sent."""
         self.waits = True
-        self.asked += 1
         self._asked_at = now
         self._restart(now)
 

@@ -146,7 +146,7 @@ def test_answered_requests_leave_nothing_behind():
         session.request(b"", 0.0, timeout=100.0)
         session.receive(encode(Data(b"", (RequestResponse(False, number),))), 0.0)
     session.events()
-    assert len(session._requests._expiries) < 3000
+    assert len(session._requests.expiries) < 3000
 
 
 def test_after_a_lost_boundary_nothing_more_is_kept():

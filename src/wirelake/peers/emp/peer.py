@@ -76,13 +76,15 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
 
         Raises RequestTimeout, or the error that ended the session. Cancelling abandons the request.
         """
-        began, session = self._loop.time(), self._session
-        if self._driver.busy:
-            await self._wait_for_capacity(self.options.request_timeout if timeout is None else timeout)
+        began, session, driver = self._loop.time(), self._session, self._driver
+        if timeout is None:
+            timeout = self.options.request_timeout
+        if driver.busy:
+            await self._wait_for_capacity(timeout)
         if session.ended is not None:
             raise self._reason()
         request_id = session.request(body, began, timeout=timeout, compress=compress, type_id=type_id, extensions=extensions)
-        self._driver.wake(len(body))
+        driver.post(len(body), None if timeout is None else began + timeout)
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._answers[request_id] = answer
         try:
@@ -177,7 +179,9 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         except Exception as reason:
             self._failed(request, reason)
             return
-        if is_awaitable(answer):
+        if type(answer) is bytes:  # by far the commonest
+            self._respond(request, answer)
+        elif is_awaitable(answer):
             self._work.answer(self._answer(request, answer), len(request.body))
         else:
             self._respond(request, cast(bytes, answer))

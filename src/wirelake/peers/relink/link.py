@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
@@ -37,6 +38,7 @@ __all__ = ["Carrier", "Link"]
 log = logging.getLogger("wirelake.relink")
 
 _INCARNATION: Final = attrgetter("incarnation")
+_PARTS: Final = attrgetter("parts")
 
 LOOK: Final = 8192
 """Bytes sent between two looks at whether the connection can take more."""
@@ -292,7 +294,7 @@ class Link:
     def taken_many(self, messages: Sequence[MessageReceived]) -> None:
         """Messages were read from their queue."""
         self._waiting -= len(messages)
-        self._held -= sum([len(one.parts[0]) if len(one.parts) == 1 else _size(one) for one in messages]) if self._waiting else self._held
+        self._held -= _size_of_all(messages) if self._waiting else self._held
         if self._is_held:
             self._balance()
 
@@ -358,7 +360,7 @@ class Link:
             return
         self._rest.put_many(messages)
         self._waiting += len(messages)
-        self._held += sum([len(one.parts[0]) if len(one.parts) == 1 else _size(one) for one in messages])
+        self._held += _size_of_all(messages)
         if self._waiting >= self.options.max_inbox or self._held >= self.options.max_held or self._unconsumed_too_much:
             self._balance()
 
@@ -444,3 +446,7 @@ class Link:
 
 def _size(message: MessageReceived) -> int:
     return sum(map(len, message.parts))
+
+
+def _size_of_all(messages: Sequence[MessageReceived]) -> int:
+    return sum(map(len, chain.from_iterable(map(_PARTS, messages))))

@@ -64,7 +64,7 @@ class IncomingRequests:
             self._calls[event.uid] = call
             self._work.answer(self._answer(call, answer), event.size)
         else:
-            self._respond(call, answer)
+            self._finish(call, self._session.respond, answer)
 
     async def _answer(self, call: Call, answer: Awaitable[Any]) -> None:
         call.task = asyncio.current_task()
@@ -83,7 +83,7 @@ class IncomingRequests:
         except Exception as reason:
             self._failed(call, reason)
         else:
-            self._respond(call, body)
+            self._finish(call, self._session.respond, body)
             await self._driver.ready()
         finally:
             self._calls.pop(call.uid, None)
@@ -120,9 +120,6 @@ class IncomingRequests:
             self._finish(call, self._session.respond_failure, "the request failed")
         else:
             self._finish(call, self._session.respond_error, body)
-
-    def _respond(self, call: Call, body: Any) -> None:
-        self._finish(call, self._session.respond, body)
 
     def _finish(self, call: Call, answer: Callable[..., None], *body: Any) -> None:
         """Answer if the request is still open; an answer that cannot be sent becomes an error."""

@@ -203,8 +203,10 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         session = self._session
         if session.ended is not None:
             raise self._reason()
+        if timeout is None:
+            timeout = self.options.request_timeout
         uid = session.request(uri, body, began, timeout=timeout, progressive=progressive)
-        self._driver.wake(session.last_size)
+        self._driver.post(session.last_size, None if timeout is None else began + timeout)
         ask = self._asks[uid] = OutgoingRequest(uid, uri, self._loop.create_future(), of, self._cancel, self._work.taken)
         return ask
 

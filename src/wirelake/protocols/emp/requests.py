@@ -33,7 +33,8 @@ class OutgoingRequests:
     def __init__(self, max_abandoned: int) -> None:
         self._last_id = 0
         self._pending: set[int] = set()
-        self._expiries: Expiries[int] = Expiries()
+        self.expiries: Expiries[int] = Expiries()
+        """When pending requests expire."""
         self._abandoned: dict[int, None] = {}
         self._max_abandoned = max_abandoned
 
@@ -52,13 +53,14 @@ class OutgoingRequests:
         self._last_id = request_id
         self._pending.add(request_id)
         if expiry is not None:
-            self._expiries.set(request_id, expiry)
+            self.expiries.set(request_id, expiry)
 
     def match(self, request_id: int) -> Match:
         """A response came: whose? It is answered now (EMP-16: one late response is swallowed, then forgotten)."""
-        if request_id in self._pending:
-            self._pending.remove(request_id)
-            self._expiries.drop(request_id)
+        pending = self._pending
+        if request_id in pending:
+            pending.remove(request_id)
+            self.expiries.drop(request_id)
             return _PENDING
         if request_id in self._abandoned:
             del self._abandoned[request_id]
@@ -69,7 +71,7 @@ class OutgoingRequests:
         """EMP-16: give a request up; its late answer is ignored."""
         if request_id in self._pending:
             self._pending.remove(request_id)
-            self._expiries.drop(request_id)
+            self.expiries.drop(request_id)
             self._abandoned[request_id] = None
             while len(self._abandoned) > self._max_abandoned:
                 del self._abandoned[next(iter(self._abandoned))]
@@ -77,11 +79,11 @@ class OutgoingRequests:
     @property
     def deadline(self) -> float | None:
         """When the first pending request expires."""
-        return self._expiries.first
+        return self.expiries.first
 
     def expire(self, now: float) -> list[int]:
         """Give up what is due."""
-        due = self._expiries.take(now)
+        due = self.expiries.take(now)
         for request_id in due:
             self.abandon(request_id)
         return due
@@ -89,7 +91,7 @@ class OutgoingRequests:
     def clear(self) -> None:
         """The session is over: nothing is pending."""
         self._pending.clear()
-        self._expiries.clear()
+        self.expiries.clear()
         self._abandoned.clear()
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
 from wirelake.protocols.emp.messages import APPLICATION_FIRST, ExtensionId, MessageType
+from wirelake.protocols.equal_frames import equal_frames
 from wirelake.protocols.kernel import (
     FAULT,
     FAULT_AT,
@@ -322,10 +323,10 @@ _HEAD: Final = struct.Struct(">II")
 _PLAIN: Final = int.from_bytes(_PLAIN_HEAD)
 
 
-def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[list[int], list[bytes]]:
-    """See `buffer.Run`: data without extensions."""
+def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[list[int], list[tuple[bytes, ...]]]:
+    """See `buffer.Run`: data without extensions; each as the body that it has."""
     sizes: list[int] = []
-    bodies: list[bytes] = []
+    payloads: list[tuple[bytes, ...]] = []
     most, bias, last, head = limits[0], limits[3], stop - HEADER, _HEAD.unpack_from
     while start <= last:
         size, what = head(data, start)
@@ -333,10 +334,12 @@ def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[li
         end = start + size
         if what != _PLAIN or end > stop or size < HEADER or size > most:
             break
+        if not sizes and (equal := equal_frames(data, start, stop, data[start : start + HEADER], size - HEADER)):
+            return [size] * len(equal), equal
         sizes.append(size)
-        bodies.append(data[start + HEADER : end])
+        payloads.append((data[start + HEADER : end],))
         start = end
-    return sizes, bodies
+    return sizes, payloads
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)

@@ -6,6 +6,7 @@ raise LocalProtocolError or SessionClosed, for an error of the caller. `now` is 
 
 from __future__ import annotations
 
+from itertools import starmap
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -82,19 +83,22 @@ class Session(StreamSession[SessionEvent]):
         self._output: list[bytes] = []
         self._events: list[SessionEvent] = []
         self._requests: OutgoingRequests = OutgoingRequests(options.max_abandoned)
+        self._expiries = self._requests.expiries
         self._peer_requests: IncomingRequests = IncomingRequests(options.in_order)
         self._handshake_deadline: float | None = None
         self._hello_due: float | None = None
         """EMP-1: when to say hello if the peer has not shown its dialect by then."""
         self._next_ping: float | None = None
         self._pong = ReplyClock(options.pong_timeout, options.min_rate)
+        self.asked = 0
+        """See Drivable: pings."""
 
     # Output.
 
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        first, ping = self._requests.deadline, self._next_ping
+        first, ping = self._expiries.first, self._next_ping
         if ping is not None and (first is None or ping < first):
             first = ping
         if self.state is _OPEN and not self._pong.waits:  # by far the commonest
@@ -187,6 +191,7 @@ class Session(StreamSession[SessionEvent]):
         self._say(Ping())
         self._next_ping = None
         self._pong.ask(now)
+        self.asked += 1
 
     def bye(self, detail: str = "") -> None:
         """Termination: say bye; the session is over here."""
@@ -266,11 +271,6 @@ class Session(StreamSession[SessionEvent]):
         """The owner reads again."""
         self._pong.resume(now)
 
-    @property
-    def asked(self) -> int:
-        """See Drivable."""
-        return self._pong.asked
-
     def drained(self, count: int, now: float) -> None:
         """EMP-32: bytes that were sent before the last ping have left."""
         self._pong.drained(count, now)
@@ -349,11 +349,11 @@ class Session(StreamSession[SessionEvent]):
             else:  # EMP-33: a bye is not answered
                 self._end(Ended(Ending.BYE, self.peer, False))
 
-    def _take_run(self, data: bytes, start: int, bodies: list[bytes]) -> bool:  # noqa: ARG002 - as in every protocol
+    def _take_run(self, data: bytes, start: int, payloads: list[tuple[bytes, ...]]) -> bool:  # noqa: ARG002 - as in every protocol
         """Take data without extensions, one message after the other."""
         if self.ended is not None or self.state is not _OPEN:
             return False
-        self._events += map(DataReceived, bodies)
+        self._events += starmap(DataReceived, payloads)
         return True
 
     def _take_bulk(self, data: bytes, rows: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]) -> bool:

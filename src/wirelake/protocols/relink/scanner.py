@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from wirelake.protocols.equal_frames import equal_frames
 from wirelake.protocols.kernel import (
     FAULT,
     FAULT_AT,
@@ -418,16 +419,16 @@ def first_id(data: bytes, start: int, limits: tuple[int, ...]) -> bytes:
     return data[start + len(_ONE_MESSAGE) : start + len(_ONE_MESSAGE) + limits[6]]
 
 
-def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[list[int], list[bytes]]:
-    """See `buffer.Run`: messages of one part on one channel, all on the same one."""
+def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[list[int], list[tuple[bytes, ...]]]:
+    """See `buffer.Run`: messages of one part on one channel, all on the same one; each as the parts that it has."""
     _, max_parts, max_part, max_message, _, stage, id_size, _ = limits
     sizes: list[int] = []
-    bodies: list[bytes] = []
+    payloads: list[tuple[bytes, ...]] = []
     place = (3 + id_size) & ~1
     before = (place + 9) & ~7
     prefix, middle = _ONE_MESSAGE + data[start + 2 : start + 2 + id_size] + bytes(place - 2 - id_size), bytes(before - place - 2)
     if stage or not max_parts or data[start : start + place] != prefix:
-        return sizes, bodies
+        return sizes, payloads
     head, length, size = b"", 0, 0
     most = min(max_part, max_message)
     while stop - start >= before:
@@ -437,14 +438,16 @@ def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[li
             size = (before + length + 7) & ~7
             if found[:place] != prefix or length > most or found[place + 2 :] != middle:
                 break
+            if not sizes and (equal := equal_frames(data, start, stop, head, length, size - before - length)):
+                return [size] * len(equal), equal
         end = start + before + length
         after = start + size
         if after > stop or (after > end and any(data[end:after])):
             break
         sizes.append(size)
-        bodies.append(data[start + before : end])
+        payloads.append((data[start + before : end],))
         start = after
-    return sizes, bodies
+    return sizes, payloads
 
 
 walk = walker(scan, find, ROW_COLUMNS, PART_COLUMNS)

@@ -293,10 +293,10 @@ class Session(StreamSession[SessionEvent]):
         self._take_run(channel, [(data[start:end],) for start, end in zip(starts, ends, strict=True)])
         return True
 
-    def _take_plain_run(self, data: bytes, start: int, bodies: list[bytes]) -> bool:
+    def _take_plain_run(self, data: bytes, start: int, payloads: list[tuple[bytes, ...]]) -> bool:
         """Take messages of one part each on one channel, the commonest, one after the other."""
         if self.ended is None and self._is_open:
-            self._take_run(first_id(data, start, self._buffer.limits), list(zip(bodies, strict=True)))
+            self._take_run(first_id(data, start, self._buffer.limits), payloads)
         return True
 
     def _take_run(self, channel: bytes, run: list[tuple[bytes, ...]]) -> None:

@@ -90,6 +90,8 @@ class BaseSession(StreamSession[SessionEvent]):
         self._next_handshake: float | None = None
         self._next_ping: float | None = None
         self._pong = ReplyClock(options.ping_timeout, options.min_rate)
+        self.asked = 0
+        """See Drivable: keep-alive pings."""
         self._ping_payload: bytes | None = None
         """The keep-alive ping that waits for its pong."""
         self._manual_payload: bytes | None = None
@@ -103,10 +105,6 @@ class BaseSession(StreamSession[SessionEvent]):
         }
 
     # Output.
-
-    def output(self) -> bytes:
-        """The bytes to send now; they are gone from here."""
-        return self._join(self.messages()) if self._output else b""
 
     def messages(self) -> list[bytes]:
         """Take the messages to send now, one by one: for transports that keep them apart (YAMP-14, YAMP-15)."""
@@ -228,11 +226,6 @@ class BaseSession(StreamSession[SessionEvent]):
     def resume(self, now: float) -> None:
         """The owner reads again."""
         self._pong.resume(now)
-
-    @property
-    def asked(self) -> int:
-        """See Drivable."""
-        return self._pong.asked
 
     def drained(self, count: int, now: float) -> None:
         """As EMP-32: bytes that were sent before the last ping have left."""
@@ -358,6 +351,7 @@ class BaseSession(StreamSession[SessionEvent]):
         self._ping_payload = self._send_ping()
         self._next_ping = None
         self._pong.ask(now)
+        self.asked += 1
 
     def _send_ping(self) -> bytes:
         """YAMP-17: the payload is ASCII text, because a peer may hold it as a string."""

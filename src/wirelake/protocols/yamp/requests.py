@@ -25,7 +25,8 @@ class OutgoingRequests:
 
     def __init__(self) -> None:
         self._pending: dict[bytes, Pending] = {}
-        self._expiries: Expiries[bytes] = Expiries()
+        self.expiries: Expiries[bytes] = Expiries()
+        """When pending requests expire."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -34,7 +35,7 @@ class OutgoingRequests:
         """The request was sent."""
         self._pending[uid] = request
         if request.patience is not None:
-            self._expiries.set(uid, now + request.patience)
+            self.expiries.set(uid, now + request.patience)
 
     def get(self, uid: bytes) -> Pending | None:
         """The request, if it is pending."""
@@ -44,26 +45,26 @@ class OutgoingRequests:
         """YAMP-30: progress restarts the timeout."""
         patience = self._pending[uid].patience
         if patience is not None:
-            self._expiries.set(uid, now + patience)
+            self.expiries.set(uid, now + patience)
 
     def drop(self, uid: bytes) -> Pending | None:
         """The request has its outcome, or it was given up."""
-        self._expiries.drop(uid)
+        self.expiries.drop(uid)
         return self._pending.pop(uid, None)
 
     @property
     def deadline(self) -> float | None:
         """When the first pending request expires."""
-        return self._expiries.first
+        return self.expiries.first
 
     def expire(self, now: float) -> list[tuple[bytes, Pending]]:
         """Give up what is due."""
-        return [(uid, self._pending.pop(uid)) for uid in self._expiries.take(now)]
+        return [(uid, self._pending.pop(uid)) for uid in self.expiries.take(now)]
 
     def clear(self) -> None:
         """The session is over: nothing is pending."""
         self._pending.clear()
-        self._expiries.clear()
+        self.expiries.clear()
 
 
 class Taken(msgspec.Struct, frozen=True, gc=False):

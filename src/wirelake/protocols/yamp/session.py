@@ -49,6 +49,7 @@ class Session(BaseSession):
     def __init__(self, speaker: Speaker, options: Options = DEFAULT_OPTIONS, *, draw: Draw) -> None:
         super().__init__(speaker, options, draw=draw)
         self._requests: OutgoingRequests = OutgoingRequests()
+        self._expiries = self._requests.expiries
         self._peer_requests: IncomingRequests = IncomingRequests()
         self._takers |= {
             Event: self._take_event,
@@ -62,7 +63,7 @@ class Session(BaseSession):
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next, whatever else happens."""
-        asked, ping = self._requests.deadline, self._next_ping
+        asked, ping = self._expiries.first, self._next_ping
         if self.state is _OPEN and not self._pong.waits and self._next_handshake is None:  # by far the commonest
             return asked if ping is None or (asked is not None and asked < ping) else ping
         own = super().deadline
@@ -86,7 +87,7 @@ class Session(BaseSession):
         """0x05 event, with a body that was packed before: for one event to many."""
         if self.state is not _OPEN or self.ended is not None:
             self._require_open()
-        self._put(Event, user(_EVENT, self._uids.next(), _checked(uri), b"", body, self.options.limits))
+        self._put(Event, user(_EVENT, self._uids.next(), _checked(uri), b"", body, self.options))
 
     def request(self, uri: str, body: Any, now: float, *, timeout: float | None = None, progressive: bool = False) -> bytes:
         """0x06 request: ask, and return the uid that the answers will carry.
@@ -97,7 +98,7 @@ class Session(BaseSession):
             self._require_open()
         uid = self._uids.next()
         body = pack(self._serializer, body)
-        self._put(Request, user(_REQUEST, uid, _checked(uri), _TRUTHS[progressive], body, self.options.limits))
+        self._put(Request, user(_REQUEST, uid, _checked(uri), _TRUTHS[progressive], body, self.options))
         patience = self.options.request_timeout if timeout is None else timeout
         self._requests.ask(uid, Pending(uri, progressive, None if patience == math.inf else patience), now)
         return uid
@@ -172,7 +173,7 @@ class Session(BaseSession):
 
     def _say_response(self, uri: str, request_uid: bytes, response_type: ResponseType, body: bytes) -> None:
         rest = request_uid + _RESPONSES[response_type]
-        self._put(Response, user(_RESPONSE, self._uids.next(), uri, rest, body, self.options.limits))
+        self._put(Response, user(_RESPONSE, self._uids.next(), uri, rest, body, self.options))
 
     def _take_event(self, event: Event, _: float) -> None:
         try:

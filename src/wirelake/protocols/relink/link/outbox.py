@@ -95,15 +95,17 @@ class Outbox:
             raise LocalProtocolError(Fault.CHANNEL_CLOSING, channel.hex())
         if outgoing.outstanding + len(bodies) > self._window:
             raise LocalProtocolError(Fault.WINDOW_FULL, f"window {self._window}")
-        if max(map(len, bodies), default=0) > self._plain:
+        if not bodies:
+            return outgoing.last
+        sizes = set(map(len, bodies))
+        if max(sizes) > self._plain:
             for body in bodies:
                 check((body,), self._options.limits)
-        payloads: list[tuple[bytes, ...]] = [(body,) for body in bodies]
-        outgoing.payloads += payloads
-        outgoing.last += len(payloads)
+        outgoing.payloads += zip(bodies)
+        outgoing.last += len(bodies)
         if self._state.may_send:
             outgoing.sent = outgoing.last
-            self._state.output += outgoing.packets(payloads)
+            self._state.output += outgoing.packets(bodies, sizes)
         return outgoing.last
 
     def multicast(self, ids: Sequence[bytes], parts: tuple[bytes, ...]) -> list[int]:
