@@ -41,7 +41,7 @@ COUNTS = {
 MESSAGES = 1_200_000
 """Of every rival that is not in COUNTS."""
 TURNS = 5
-QUICK_TURNS = 2
+QUICK_TURNS = 1
 QUIET = 3.0
 """Seconds without a datagram after which no more will come."""
 PATIENCE = 600

@@ -67,6 +67,33 @@ def test_a_sender_that_waits_is_acknowledged_without_a_timer():
     run(main)
 
 
+def test_a_slow_reader_has_consumed_all_but_the_message_it_works_on():
+    """RELINK-18: what was read in one turn of the loop is reported at its end, though more waits, and so is what comes later."""
+
+    async def main():
+        steps, go = asyncio.Queue(), asyncio.Queue()
+
+        async def take(link) -> None:
+            async for message in link:
+                if message.body in (b"3", b"4", b"9"):  # the reader waits only here
+                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)
+                    await steps.put((message.body, link.core.inbox.unconsumed, link.unread))
+                    await go.get()
+
+        async with (
+            serve(ANY, {DEMO: take}, options=make_options()) as listener,
+            connect(listener.address, DEMO, options=make_options()) as link,
+        ):
+            receipt = await link.channel(CHAN).post_many([b"%d" % number for number in range(10)])
+            for body, unconsumed, unread in ((b"3", 7, 6), (b"4", 6, 5), (b"9", 1, 0)):
+                assert await steps.get() == (body, unconsumed, unread)
+                go.put_nowait(None)
+            assert await receipt is Outcome.CONSUMED
+
+    run(main)
+
+
 def test_over_tls_and_over_a_unix_socket(tmp_path):
     """RELINK-33: TLS is there for who needs it."""
     from wirelake.transports.tls import client_context, server_context
@@ -413,6 +440,26 @@ def test_a_link_that_is_given_up_does_not_wait_for_a_peer_that_does_not_read():
                 await connector.__aexit__(None, None, None)
             posting.cancel()
             await asyncio.gather(posting, return_exceptions=True)
+
+    run(main)
+
+
+def test_leaving_acknowledges_what_was_read_in_this_turn_of_the_loop():
+    async def main():
+        outcomes = []
+
+        async def sending(link):
+            receipts = [await link.channel(b"chan").post(b"%d" % number) for number in range(5)]
+            outcomes.extend([await one for one in receipts[:2]])
+
+        async with serve(ANY, {DEMO: sending}, options=make_options(close_timeout=0.2)) as listener:
+            async with connect(listener.address, DEMO, options=make_options(close_timeout=PATIENCE)) as link:
+                await until(lambda: link.unread == 5)
+                messages = aiter(link)
+                for _ in range(3):  # the third is not consumed
+                    await anext(messages)
+                await link.leave()
+            await until(lambda: outcomes == [Outcome.CONSUMED] * 2)
 
     run(main)
 

@@ -334,6 +334,7 @@ async def test_a_request_that_is_cancelled_before_its_handler_began(service, pee
     async def work(_, call):
         raise AssertionError("never")
 
+    await peer.send("first")  # all that follows in this turn of the loop is sent together
     asks = [await peer.ask("work") for _ in range(2)]
     asks[0].cancel()
     asks[1].kill()

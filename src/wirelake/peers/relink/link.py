@@ -222,6 +222,8 @@ class Link:
 
     async def leave(self) -> None:
         """Acknowledge what was consumed, and give the link up without waiting for what the peer still sends."""
+        for inbound in (self._rest, *self._inbounds.values()):
+            inbound.report()
         self.core.inbox.acknowledge()
         self.core.shutdown()
         self.wake()
@@ -283,13 +285,6 @@ class Link:
         """Send what the link has queued."""
         if self._carrier is not None:
             self._carrier.driver.wake()
-
-    def taken(self, message: MessageReceived) -> None:
-        """A message was read from its queue."""
-        self._waiting -= 1
-        self._held -= len(message.parts[0]) if len(message.parts) == 1 else _size(message)
-        if self._is_held:
-            self._balance()
 
     def taken_many(self, messages: Sequence[MessageReceived]) -> None:
         """Messages were read from their queue."""
