@@ -15,6 +15,7 @@ from wirelake.protocols.relink import Endpoint, Options, Registry, Session, Spea
 from wirelake.protocols.relink import messages as m
 from wirelake.protocols.relink.events import Ended, MessageReceived
 from wirelake.protocols.relink.faults import Fault
+from wirelake.protocols.relink.link.outgoing_channel import JOINED, OutgoingChannel
 from wirelake.protocols.relink.wire import encode
 
 MANY = 3 * BULK
@@ -163,3 +164,18 @@ def test_only_bytes_that_the_scanner_walks_ask_for_compiling():
     assert session.walked == 0
     session.receive(plain * MANY + request, 0.0)
     assert session.walked == len(request)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 128, 70_000])
+@pytest.mark.parametrize("count", [1, 3, 700])
+def test_relink_packets_of_one_size_are_joined_to_the_same_bytes(size, count):
+    bodies = [bytes((number % 256,)) * size for number in range(count if size < 70_000 else 3)]
+    one_by_one = OutgoingChannel(b"chan")
+    expected = [one_by_one.packet((body,)) for body in bodies]
+    channel = OutgoingChannel(b"chan")
+    assert channel.packets(bodies, {size}) == expected, "the head of this size is not known yet"
+    joined = channel.packets(bodies, {size})
+    assert b"".join(joined) == b"".join(expected)
+    assert all(len(piece) <= max(JOINED, len(expected[0])) for piece in joined)
+    mixed = [*bodies, b"another size"]
+    assert b"".join(channel.packets(mixed, set(map(len, mixed)))) == b"".join([*expected, one_by_one.packet((b"another size",))])
