@@ -61,6 +61,7 @@ def test_one_is_not_many() -> None:
 
 def test_moments_are_utc() -> None:
     assert formatting.moment(1_763_200_005_816_354) == "15 Nov 2025 09:46:45"
+    assert formatting.instant(1_763_200_005_000_354) == "15 Nov 2025 09:46:45.000354"
 
 
 def test_bytes_are_shown_twice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -403,6 +404,8 @@ def test_the_whole_histogram_has_every_broken_rule(connection: Any) -> None:
 def test_exchanges_come_slowest_first_on_demand(connection: Any) -> None:
     found = exchanges.search(connection, order="slowest")
     assert [one.latency_us for one in found] == [40_000_000, 1500, 500, None, None]
+    for limit, offset in itertools.product(range(1, 7), range(4)):  # those without a latency come last, if there is room
+        assert exchanges.search(connection, order="slowest", limit=limit, offset=offset) == found[offset : offset + limit]
     assert exchanges.search(connection, parse("subject:a_b*"), status="answered")[0].request_excerpt == '{"n": 3}'
     assert [one.status for one in exchanges.search(connection, status="unasked")] == ["unasked"]
 

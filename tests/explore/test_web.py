@@ -8,6 +8,7 @@ import secrets
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import unescape
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -309,6 +310,17 @@ def test_no_link_of_another_site_exports(client: httpx.Client) -> None:
     visit = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     assert client.get("/messages", headers=visit).status_code == 200
     assert client.get("/export?format=csv", headers=visit).status_code == 403
+
+
+def test_a_broken_rule_comes_with_the_words_of_the_rule_book(lake: Path) -> None:
+    wanted = {"rule": "HELLO_REPEATED", "protocol": "emp"}
+    with asking(lake) as client:
+        (entry,) = client.get("/violations.json", params=wanted).json()["entries"]
+        page = unescape(client.get("/violations", params=wanted).text)
+    assert entry["id"] == "EMP-25"
+    assert entry["title"] in page
+    assert entry["rule"].replace("`", "") in page
+    assert entry["why"].replace("`", "") in page
 
 
 def test_two_of_a_kind_are_compared(client: httpx.Client) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.flags import query_flags
 from wirelake.extras import MCP, need
 
 __all__ = ["mcp"]
@@ -14,17 +15,7 @@ __all__ = ["mcp"]
 
 @click.command()
 @click.argument("lake", type=click.Path(path_type=Path))
-@click.option(
-    "--seconds", "seconds", type=click.FloatRange(0), default=20.0, show_default=True, help="End a question after this time; 0: never."
-)
-@click.option(
-    "--memory",
-    "megabytes",
-    type=click.IntRange(0),
-    default=512,
-    show_default=True,
-    help="Megabytes of memory for questions; 0: as much as there is.",
-)
+@query_flags(seconds=20.0, megabytes=512)
 def mcp(lake: Path, seconds: float, megabytes: int) -> int:
     """Answer questions of an agent about a lake: a Model Context Protocol server on standard input and output.
 

@@ -17,6 +17,7 @@ import msgspec
 from wirelake import __version__
 from wirelake.explore.export.selection import SLICE_ROWS
 from wirelake.explore.model.conditions import Condition
+from wirelake.explore.model.exchanges import COLUMNS, ExchangeFacts
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,16 +44,7 @@ _TRANSPORTS: Final = {
 """Transport -> the value that the convention for `network.transport` has."""
 
 
-class _Exchange(msgspec.Struct):
-    protocol: str
-    kind: str
-    status: str
-    outcome: str | None
-    requested_by: str | None
-    correlation: str | None
-    subject: str | None
-    requested: int | None
-    answered: int | None
+class _Exchange(ExchangeFacts):
     late: bool | None
     cancelled: bool | None
     progress: int | None
@@ -70,8 +62,8 @@ class _Exchange(msgspec.Struct):
 
 
 _SQL: Final = """
-SELECT e.protocol, e.kind, e.status, e.outcome, e.requested_by, e.correlation_id, e.subject, epoch_us(e.requested), epoch_us(e.answered),
-    e.late, e.cancelled, e.progress, e.attempts, e.request_size, e.response_size, e.session_id, e.request_message_id, e.response_message_id,
+SELECT {columns}, e.late, e.cancelled, e.progress, e.attempts, e.request_size, e.response_size,
+    e.session_id, e.request_message_id, e.response_message_id,
     s.transport, s.client_address, s.client_port, s.server_address, s.server_port
 FROM exchanges e LEFT JOIN sessions s USING (session_id)
 WHERE {where} ORDER BY {key} LIMIT {limit:d}
@@ -115,7 +107,7 @@ def _pages(connection: duckdb.DuckDBPyConnection, where: Condition, *, rows: int
     after: tuple[object, ...] = ()
     while True:
         behind = f" AND ({key}) > (?, ?, ?, ?)" if after else ""
-        sql = _SQL.format(where=chosen + behind, key=key, limit=rows)
+        sql = _SQL.format(columns=COLUMNS, where=chosen + behind, key=key, limit=rows)
         found = [_Exchange(*row) for row in connection.execute(sql, [*values, *after]).fetchall()]
         if found:
             yield found

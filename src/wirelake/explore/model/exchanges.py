@@ -13,7 +13,7 @@ from wirelake.explore.model.rows import EXCERPT_BYTES, excerpt
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["EXCHANGE_ROWS", "ORDERS", "Exchange", "counts", "search"]
+__all__ = ["COLUMNS", "EXCHANGE_ROWS", "ORDERS", "Exchange", "ExchangeFacts", "counts", "search"]
 
 EXCHANGE_ROWS: Final = 200
 """Exchanges of one page."""
@@ -25,8 +25,14 @@ ORDERS: Final = {
 """Name of an order -> SQL."""
 
 
-class Exchange(msgspec.Struct):
-    """A request and its answer, or a message on a channel and its acknowledgement."""
+COLUMNS: Final = (
+    "e.protocol, e.kind, e.status, e.outcome, e.requested_by, e.correlation_id, e.subject, epoch_us(e.requested), epoch_us(e.answered)"
+)
+"""SQL for the fields of `ExchangeFacts`."""
+
+
+class ExchangeFacts(msgspec.Struct):
+    """What every view of an exchange begins with."""
 
     protocol: str
     kind: str
@@ -37,6 +43,11 @@ class Exchange(msgspec.Struct):
     subject: str | None
     requested: int | None
     answered: int | None
+
+
+class Exchange(ExchangeFacts):
+    """A request and its answer, or a message on a channel and its acknowledgement."""
+
     latency_us: int | None
     attempts: int | None
     progress: int | None
@@ -92,8 +103,7 @@ def search(
             SELECT request_message_id FROM page UNION SELECT response_message_id FROM page
         ) AND {"true" if with_bodies else "false"}
     )
-    SELECT e.protocol, e.kind, e.status, e.outcome, e.requested_by, e.correlation_id, e.subject, epoch_us(e.requested),
-        epoch_us(e.answered), e.latency_us, e.attempts, e.progress, e.cancelled, e.request_size, e.response_size, lower(hex(e.session_id)),
+    SELECT {COLUMNS}, e.latency_us, e.attempts, e.progress, e.cancelled, e.request_size, e.response_size, lower(hex(e.session_id)),
         lower(hex(e.request_message_id)), lower(hex(e.response_message_id)), asked.body, said.body
     FROM page e
     LEFT JOIN bodies asked ON asked.message_id = e.request_message_id
