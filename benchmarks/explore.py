@@ -228,6 +228,11 @@ class Server:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) / 1024
 
+    def cpu(self) -> float:
+        """Seconds of CPU so far, of all threads."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self) -> None:
         """End the process."""
         self._process.terminate()
@@ -257,7 +262,9 @@ def measure(lake: Path, messages: int) -> None:
     started = time.perf_counter() - begin
     try:
         rows = [("the server is ready", f"{started:.2f} s")]
+        begun = server.cpu()
         page, picture = server.get("/")[0], server.get("/histogram.json")[0]
+        rows.append(("CPU of the first page, after the server is ready", f"{server.cpu() - begun:.2f} s"))
         rows += [("overview, first time", f"{page:.2f} s"), ("its histogram, after it", f"{picture:.2f} s")]
         rows += [(name, f"{server.get(path)[0]:.2f} s") for name, path in (("overview, again", "/"), ("messages", "/messages.json"))]
         waits = {text: found(server, text) for text in FILTERS}

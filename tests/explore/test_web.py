@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.explore.lakes import lake_of
+from tests.explore.rows import SPOKEN
 from tests.explore.served import served
 from tests.explore.test_bytes import emp_in_segments, emp_recording, relink_recording
 
@@ -317,7 +318,7 @@ def test_a_broken_rule_comes_with_the_words_of_the_rule_book(lake: Path) -> None
     with asking(lake) as client:
         (entry,) = client.get("/violations.json", params=wanted).json()["entries"]
         page = unescape(client.get("/violations", params=wanted).text)
-    assert entry["id"] == "EMP-25"
+    assert entry["id"] == SPOKEN["violations"][0]["clause"]
     assert entry["title"] in page
     assert entry["rule"].replace("`", "") in page
     assert entry["why"].replace("`", "") in page
