@@ -78,12 +78,13 @@ def jit(function: Callable[..., object], fingerprint: str) -> Callable[..., obje
 
 def _name_by_fingerprint(dispatcher: Any, place: Path) -> None:
     """Let a dispatcher find code by its fingerprint alone; Numba's own name has the path, the line and the time of the source."""
-    from numba.core.caching import IndexDataCacheFile  # noqa: PLC0415 - as in jit
+    from numba.core import caching  # noqa: PLC0415 - as in jit
 
+    index_file: Any = caching.IndexDataCacheFile  # it has no types
     cache = dispatcher._cache  # there are no public names
     cache._impl.locator._cache_path = str(place)
     name = f"{dispatcher.py_func.__name__}.{sys.implementation.cache_tag}"
-    cache._cache_file = IndexDataCacheFile(cache_path=str(place), filename_base=name, source_stamp=place.name)
+    cache._cache_file = index_file(cache_path=str(place), filename_base=name, source_stamp=place.name)
 
 
 def _write_alone(dispatcher: Any, where: Path) -> None:
