@@ -61,7 +61,7 @@ class Watched:
 
     def __init__(self, context: Any) -> None:
         self.page = context.new_page()
-        self.page.set_default_timeout(30_000)
+        self.page.set_default_timeout(120_000)  # a busy machine is slow, not wrong
         self.wrong: list[str] = []
         self.expected: str | None = None
         """Part of the errors that a test provokes."""
@@ -120,7 +120,7 @@ def all_pages(page: Any, address: str) -> list[str]:
 
 def until(page: Any, expression: str, arg: Any = None) -> None:
     """Wait for an expression. Playwright's own wait evaluates text as script in the page, which the page's policy forbids."""
-    for _ in range(600):
+    for _ in range(2400):
         try:
             if page.evaluate(expression, arg):
                 return
