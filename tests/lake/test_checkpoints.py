@@ -23,8 +23,7 @@ from wirelake.lake.store.gold_names import session_of
 from wirelake.lake.tables import exchanges, violations
 from wirelake.lake.tables.checkpoints import CHECKPOINTS
 
-SEEDS = (100, 101)
-"""Of random histories: `make test` has the first, `make soak` all."""
+SEEDS = range(100, 102)
 OFTEN = CheckpointRules(messages=1, slack_seconds=0.5, files=3)
 NEVER = CheckpointRules(messages=1 << 60)
 
@@ -32,17 +31,11 @@ pytestmark = pytest.mark.slow  # hundreds of commits
 without_spark = in_process.without_spark
 
 
-def _histories():
-    """A protocol and a seed each."""
-    for number, seed in enumerate(SEEDS):
-        for protocol in WRITERS:
-            yield pytest.param((protocol, seed), id=f"{protocol}-{seed}", marks=(pytest.mark.long,) if number else ())
-
-
-@pytest.fixture(scope="module", params=_histories())
+@pytest.fixture(scope="module", params=WRITERS)
 def history(request, tmp_path_factory):
-    protocol, seed = request.param
-    return protocol, decoded(sorted(WRITERS[protocol](tmp_path_factory.mktemp(protocol), seed)), protocol)
+    folder = tmp_path_factory.mktemp(request.param)
+    paths = sorted(path for seed in SEEDS for path in WRITERS[request.param](folder, seed))
+    return request.param, decoded(paths, request.param)
 
 
 def cut(tables, protocol, dice, parts, late):
