@@ -74,16 +74,18 @@ def test_a_small_refresh_is_one_job(history, without_spark, tmp_path, monkeypatc
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_packets_are_judged_alike_by_any_number_of_tasks(history, without_spark, tmp_path, monkeypatch, parts):
     """All sessions of a new lake are judged by the tasks that fold them; later ones by one of its own if several fold."""
-    alone, apart = tmp_path / "alone", tmp_path / "apart"
+    alone = tmp_path / "alone"
     in_process.create(alone)
     in_process.add(alone, history)
     in_process.refreshed(alone, NEVER)
     monkeypatch.setattr(plan_items, "_SMALL_ROWS", 10)
     monkeypatch.setattr(plan_items, "_tasks", lambda spark: parts)
-    in_process.create(apart)
     half = {name: rows.slice(0, rows.num_rows // 2) for name, rows in history.items()}
     rest = {name: rows.slice(rows.num_rows // 2) for name, rows in history.items()}
-    for rows in (half, rest):
-        in_process.add(apart, rows)
-        in_process.refreshed(apart, NEVER)
-    assert in_process.gold(apart) == in_process.gold(alone)
+    for number, batches in enumerate(([history], [half, rest])):
+        lake = tmp_path / f"apart-{number}"
+        in_process.create(lake)
+        for rows in batches:
+            in_process.add(lake, rows)
+            in_process.refreshed(lake, NEVER)
+        assert in_process.gold(lake) == in_process.gold(alone)
