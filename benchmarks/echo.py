@@ -30,7 +30,7 @@ METHOD = "/bench.Echo/Say"
 REQUESTS = 20_000
 FEW = {"grpc": 4000}
 """Requests of rivals that are slow."""
-TURNS, QUICK_TURNS = 5, 3
+TURNS, QUICK_TURNS = 5, 2
 TABLE = "Echo requests, 64 in flight"
 
 Ask = Callable[[], Awaitable[object]]

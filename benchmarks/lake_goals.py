@@ -1,7 +1,7 @@
 """Goals of the lake: ingests in fresh and warm sessions, refreshes, and reading; jobs of `gold.py` as figures of the one table.
 
-`gold.py` runs in a process of its own; this script reads its JSON. With `--quick` only a small ingest and reading are measured, of a demo
-ten times smaller. Packets are in `packet_goals.py`, freshness in `follow.py`, ten million messages in `large.py`.
+`gold.py` runs in a process of its own; this script reads its JSON. With `--quick` only a small ingest is measured. Packets are in
+`packet_goals.py`, freshness in `follow.py`, ten million messages in `large.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 TABLE = "Recordings to tables"
 FULL = ("a,b,c,h,i,j",)
 """Jobs that need no ten million messages."""
-QUICK = ("h,i", "--requests", "2000", "--refreshes", "0", "--no-warm-up")
+QUICK = ("i", "--requests", "200", "--refreshes", "0", "--no-warm-up")
 
 
 def outcome(script: str, *arguments: str) -> Any:

@@ -178,7 +178,7 @@ READERS: dict[str, Callable[[Path, int], int]] = {
 
 def run(quick: bool, seed: int) -> list[Figure]:  # noqa: ARG001 - nothing is drawn
     """See the top of this file."""
-    files = FILES // 4 if quick else FILES
+    files = FILES // 2 if quick else FILES
     with tempfile.TemporaryDirectory() as folder:
         lake = Path(folder, "lake")
         began = time.perf_counter()
