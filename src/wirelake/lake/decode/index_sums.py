@@ -62,7 +62,11 @@ class FlowIds:
 
     def codes(self, column: pa.ChunkedArray) -> IntArray:
         """Return a number for each value of a column."""
-        values = encoded(column)
+        # Chunks have dictionaries of their own: `settle` compares their ids, once.
+        chunks = column.chunks if pa.types.is_dictionary(column.type) else [encoded(column)]
+        return np.concatenate([np.zeros(0, np.int64), *(self._codes(values) for values in chunks)])
+
+    def _codes(self, values: pa.DictionaryArray) -> IntArray:
         base, known = self._count, values.dictionary.cast(pa.binary())
         self._values.append(known)
         self._count += len(known)
@@ -83,10 +87,11 @@ class FlowIds:
 
 
 def encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    # An empty column has no chunks to combine.
-    return column.unify_dictionaries().combine_chunks() if len(column) else pa.array([], column.type)
+    if not len(column):  # it has no chunks to combine
+        return pa.array([], column.type if pa.types.is_dictionary(column.type) else pa.dictionary(pa.int32(), column.type))
+    if not pa.types.is_dictionary(column.type):  # encoded as one: chunks would each get the whole dictionary, to be compared again
+        return column.combine_chunks().dictionary_encode()
+    return column.chunk(0) if column.num_chunks == 1 else column.unify_dictionaries().combine_chunks()
 
 
 class Sums:
