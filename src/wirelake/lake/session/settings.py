@@ -37,7 +37,7 @@ BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 16 * 1024 * 1024
 """Bytes in one Arrow batch.
 
-A block is one row of about 8 MiB, so this, not the number of rows, bounds a batch of blocks.
+A block is one row of some MiB, so this, not the number of rows, bounds a batch of blocks.
 """
 
 SHORT_SESSION: Final = {
@@ -85,7 +85,7 @@ SESSION: Final = (
     Setting(
         "spark.sql.execution.arrow.maxBytesPerBatch",
         str(BATCH_BYTES),
-        "A block is one row of about 8 MiB: this, not the number of rows, bounds a batch of blocks.",
+        "A block is one row of some MiB: this, not the number of rows, bounds a batch of blocks.",
     ),
 )
 """For every session, also one of a Spark Connect server."""
