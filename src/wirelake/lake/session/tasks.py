@@ -6,9 +6,8 @@ What a task needs travels in the pickled function, and never in the plan.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
@@ -16,19 +15,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from wirelake.lake.session.errors import coded
+from wirelake.lake.session.memory import give_back_memory
 
-__all__ = ["at_most", "give_back_memory", "run_tasks"]
+__all__ = ["at_most", "run_tasks"]
 
 _RESULT: Final = pa.schema([pa.field("result", pa.binary())])
 _most: Final[ContextVar[int | None]] = ContextVar("_most", default=None)
 """How many tasks of a job run at once; None: as many as there are."""
-
-
-def give_back_memory() -> None:
-    """Give freed memory back to the system: a Python worker goes on with other tasks, and would hold it meanwhile."""
-    pa.default_memory_pool().release_unused()
-    with suppress(AttributeError, OSError):  # other C libraries have no such function
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _Task:
