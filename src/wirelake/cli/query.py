@@ -63,7 +63,7 @@ def _tables(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
 @click.option(
     "-c", "--count", "limit", type=click.IntRange(min=0), default=0, show_default=True, help="Compute at most this many rows; 0: all."
 )
-@query_flags(seconds=0.0, megabytes=0)
+@query_flags(seconds=600.0, megabytes=4096)
 @click.option(
     "--width",
     "width",
