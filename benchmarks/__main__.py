@@ -24,7 +24,7 @@ from figures import Figure, goals, load, save
 
 HERE = Path(__file__).resolve().parent
 LARGE = "large"
-QUICK_SECONDS, FULL_SECONDS, LARGE_SECONDS = 90.0, 400.0, 1800.0
+QUICK_SECONDS, FULL_SECONDS, LARGE_SECONDS = 90.0, 600.0, 1800.0
 """How long one benchmark may take."""
 GRACE_SECONDS = 10.0
 """How long a benchmark that took too long has to end its own processes."""
