@@ -48,10 +48,18 @@ def test_the_first_session_makes_the_cache_and_the_next_one_uses_it(new_java, sp
     assert first.draft is not None
     assert run(tmp_path, new_java, first, "SparkSubmit").returncode == 3
     assert first.path.read_text() == "classes"
-    assert list(first.path.parent.iterdir()) == [first.path]
     second = aot_cache.find(new_java, spark_home, "-Xss4m")
+    assert list(first.path.parent.iterdir()) == [first.path]
     assert (second.path, second.draft) == (first.path, None)
     assert f"-XX:AOTCache={first.path}" in run(tmp_path, new_java, second, "SparkSubmit").stdout
+
+
+def test_one_session_at_a_time_makes_the_cache(new_java, spark_home, monkeypatch):
+    assert aot_cache.find(new_java, spark_home, "").draft is not None
+    assert aot_cache.find(new_java, spark_home, "") is None
+    assert aot_cache.find(new_java, spark_home, "-Xss4m").draft is not None
+    monkeypatch.setattr(aot_cache, "MAKING_SECONDS", 0.0)  # the first one was killed
+    assert aot_cache.find(new_java, spark_home, "").draft is not None
 
 
 def test_the_jvm_that_only_prints_a_command_has_no_flags(new_java, spark_home, tmp_path):
@@ -63,11 +71,11 @@ def test_the_jvm_that_only_prints_a_command_has_no_flags(new_java, spark_home, t
 
 
 def test_other_flags_another_java_or_another_pyspark_get_another_cache(new_java, spark_home, tmp_path):
-    def path():
-        return aot_cache.find(new_java, spark_home, "").path
+    def path(flags=""):
+        return aot_cache.find(new_java, spark_home, flags).path
 
     before = path()
-    assert aot_cache.find(new_java, spark_home, "-Xss4m").path != before
+    assert path("-Xss4m") != before
     os.utime(new_java.executable, ns=(1, 1))
     changed = path()
     os.utime(spark_home / "jars", ns=(1, 1))
@@ -98,12 +106,15 @@ def test_no_cache_is_made_on_a_full_disk(new_java, spark_home, monkeypatch):
 
 def test_old_caches_and_drafts_are_deleted(new_java, spark_home):
     folder = aot_cache.find(new_java, spark_home, "").path.parent
-    for age, name in enumerate(["a.aot", "b.aot", "c.aot", "d-1.new", "d-1.new.config"]):
+    for age, name in enumerate(["a.aot", "b.aot", "c.aot", "d.aot", "e.aot", "f-1.new", "f-1.new.config", "f.making"]):
         (folder / name).touch()
         os.utime(folder / name, (time.time() - 7200 - age, time.time() - 7200 - age))
-    (folder / "e-1.new").touch()
-    aot_cache.find(new_java, spark_home, "other")
-    assert sorted(path.name for path in folder.iterdir()) == ["a.aot", "e-1.new"]
+    (folder / "g-1.new").touch()
+    other = aot_cache.find(new_java, spark_home, "other").path.with_suffix(".making")
+    assert other.exists()
+    kept = {path.name for path in folder.iterdir() if path.suffix != ".making"}
+    assert kept == {"a.aot", "b.aot", "c.aot", "g-1.new"}
+    assert not (folder / "f.making").exists()
 
 
 def test_a_spark_home_lasts_and_is_made_again_when_its_links_are_broken(tmp_path, monkeypatch):

@@ -1,8 +1,9 @@
 """The JVM's ahead-of-time cache: classes that Spark loads, ready to use.
 
 Starting Spark is mostly loading and verifying thousands of classes. Java 25 can store them (JEP 483, JEP 514). The first session on a
-machine makes the cache when its JVM ends, in the background; later ones start with it. A cache belongs to one Java, one PySpark and one
-set of JVM flags: any other gets a cache of its own. The JVM checks a cache itself, and starts without one that does not fit.
+machine makes the cache when its JVM ends, in the background; later ones start with it, and those beside it without one. A cache belongs to
+one Java, one PySpark and one set of JVM flags: any other gets a cache of its own. The JVM checks a cache itself, and starts without one
+that does not fit.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ MINIMUM: Final = 25
 """The oldest Java that makes the cache in one run."""
 SWITCH: Final = "WIRELAKE_AOT_CACHE"
 """Environment variable: `off` neither makes nor uses a cache."""
-MOST: Final = 2
-"""Caches that are kept: about 200 MB each."""
+MOST: Final = 4
+"""Caches that are kept: about 200 MB each. Short, long and cluster sessions have flags of their own."""
+MAKING_SECONDS: Final = 600.0
+"""So long after a session began to make a cache, no other session makes it, too: that takes a minute of CPU."""
 LEAST_FREE: Final = 2 * 1024**3
 """Bytes that must be free on the disk to make one."""
 _STALE_SECONDS: Final = 3600.0
@@ -60,14 +63,27 @@ def find(java: Java, spark_home: Path, options: str) -> AotCache | None:
     if folder is None:
         return None
     path = folder / f"{_key(java, spark_home, options)}.aot"
+    claim = path.with_suffix(".making")
     with suppress(OSError):
         if path.is_file():
             path.touch()  # the last ones in use are kept
+            claim.unlink(missing_ok=True)
             return AotCache(path, None)
         _sweep(folder)
-        if shutil.disk_usage(folder).free >= LEAST_FREE:
+        if shutil.disk_usage(folder).free >= LEAST_FREE and _take(claim):
             return AotCache(path, folder / f"{path.stem}-{os.getpid()}.new")
     return None
+
+
+def _take(claim: Path) -> bool:
+    """Claim the making of a cache; False if another session makes it."""
+    try:
+        claim.touch(exist_ok=False)
+    except FileExistsError:
+        if time.time() - claim.stat().st_mtime < MAKING_SECONDS:
+            return False
+        claim.touch()  # that session was killed, or lives long
+    return True
 
 
 def _key(java: Java, spark_home: Path, options: str) -> str:
@@ -78,8 +94,8 @@ def _key(java: Java, spark_home: Path, options: str) -> str:
 
 
 def _sweep(folder: Path) -> None:
-    """Delete caches beyond `MOST`, the ones used last kept, and drafts of sessions that were killed."""
-    for draft in folder.glob("*.new*"):
+    """Delete caches beyond `MOST`, the ones used last kept, and what sessions that were killed left."""
+    for draft in (*folder.glob("*.new*"), *folder.glob("*.making")):
         if time.time() - draft.stat().st_mtime > _STALE_SECONDS:
             draft.unlink(missing_ok=True)
     caches = sorted(folder.glob("*.aot"), key=lambda path: path.stat().st_mtime, reverse=True)
