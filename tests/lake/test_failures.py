@@ -107,6 +107,29 @@ def ingested(lake, paths, *, strict=False) -> dict[str, str]:
     return failed
 
 
+def test_an_abort_removes_files_of_tasks_and_none_that_are_committed(tmp_path):
+    """The driver may fail after a commit: what readers see stays."""
+    lake = lake_at(tmp_path / "lake")
+    source = identify(capture(tmp_path / "a.pcap", 1, b"one", b"two"))
+    plan = sources_plan.plan([source], lambda cuts: [], 1)
+    reader = BlockReader(plan.partitioned, PORTS, 1)
+    rows = [row for one in group_tasks(plan.partitioned) for row in Transfers(reader.read(one)).rows]
+
+    def written(writer):
+        return [writer.write(iter(rows))]
+
+    journal.begin(lake, 1, [source], {}, "first")
+    first = TableWriter(lake, 1, DecodeOptions(), None, PORTS, "first")
+    lost, kept = written(first), written(first)
+    first.commit(kept)
+    journal.done(lake)
+    first.abort([*lost, *kept])
+    messages = delta.folder(lake, TABLES["messages"])
+    assert not (messages / lost[0].files["messages"].path).exists()
+    assert (messages / kept[0].files["messages"].path).exists()
+    assert delta.dataset(lake, TABLES["messages"]).count_rows() == 2
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("_poisonous")
 def test_a_file_that_cannot_be_decoded_goes_to_quarantine_and_the_others_are_published(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.capture.build import Talk, pcap
 from tests.cases import seeds
 from tests.lake.following import PORTS, Bomb, contents, files, story
 
@@ -187,6 +188,18 @@ def test_micro_batches_of_any_size_give_what_one_ingest_gives(tmp_path, kind, se
     assert found == ingested(tmp_path / "other", sorted(folder.iterdir()))
     assert check_ledger(tmp_path / "lake").problems == ()
     assert reader.batch > 2
+
+
+def test_a_micro_batch_lists_traffic_of_no_known_protocol(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    web = Talk(("10.0.0.1", 20_000), ("10.0.0.2", 80)).open().say(0, b"GET / HTTP/1.0\r\n\r\n").close()
+    (folder / "a.pcap").write_bytes(pcap(web.frames()))
+    reader = Reader(lake_at(tmp_path / "lake"), folder, settle=-1)
+    while reader.step():
+        pass
+    (row,) = delta.dataset(tmp_path / "lake", TABLES["unrecognised"]).to_table().to_pylist()
+    assert (row["server_address"], row["server_port"], row["bytes"]) == ("10.0.0.2", 80, 18)
 
 
 @pytest.mark.parametrize("seed", seeds(3, test=1))
