@@ -94,6 +94,11 @@ class Watched:
             quiet = 0 if self.loading else quiet + 1
 
 
+def in_soak(look: str) -> Any:
+    """Leave a look to `make soak`: it takes half a minute, and shares its pages with the others."""
+    return pytest.param(look, marks=pytest.mark.long)
+
+
 @pytest.fixture(params=["wide"])
 def watched(browser: Any, request: pytest.FixtureRequest) -> Iterator[Watched]:
     looks = {
@@ -367,7 +372,7 @@ IN_VIEW = """() => {
 """The rows that a reader sees."""
 
 
-@pytest.mark.parametrize("watched", ["wide", "phone"], indirect=True)
+@pytest.mark.parametrize("watched", ["wide", in_soak("phone")], indirect=True)
 def test_a_list_of_a_million_rows_scrolls_to_every_row(watched: Watched, address: str) -> None:
     """More pixels than an element may have: short ways are exact, long ways reach every part, and both ends are the ends."""
     page = watched.page
@@ -427,7 +432,7 @@ CONTRAST = """() => [...document.querySelectorAll('main *, header *')].filter((o
     return [one.className + ' ' + one.localName, getComputedStyle(one).color, getComputedStyle(behind).backgroundColor]; })"""
 
 
-@pytest.mark.parametrize("watched", ["wide", "phone", "dark"], indirect=True)
+@pytest.mark.parametrize("watched", ["wide", "phone", in_soak("dark")], indirect=True)
 def test_every_page_fits_every_control_has_a_name_and_text_can_be_read(watched: Watched, address: str) -> None:
     """Contrast of at least 4.5 to 1 between text and what is behind it, as WCAG 2 asks for."""
     page = watched.page
@@ -450,7 +455,7 @@ def test_every_page_fits_every_control_has_a_name_and_text_can_be_read(watched: 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 
 
-@pytest.mark.parametrize("watched", ["wide", "dark", "phone"], indirect=True)
+@pytest.mark.parametrize("watched", ["wide", in_soak("dark"), in_soak("phone")], indirect=True)
 def test_axe_finds_nothing_serious(watched: Watched, address: str, request: pytest.FixtureRequest) -> None:
     """Every page once, and those with elements of their own also in dark and on a phone."""
     page = watched.page
