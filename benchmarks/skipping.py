@@ -1,4 +1,4 @@
-"""Files that a query with `ts BETWEEN …` opens, of a lake with 1,000 files of messages.
+"""Files that a query with `ts BETWEEN …` opens, of a lake with many files of messages.
 
 The lake is made by the store's own functions, without captures: a thousand batches of one minute each. The query asks for ten of these
 minutes. Readers count themselves what they opened:
