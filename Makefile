@@ -135,7 +135,7 @@ ready: $(BIN)/python  ## Install at once what the checks of .ci/run need
 	@touch $(VENV)/.lake && touch $(addprefix $(VENV)/.,$(CHECKS))
 
 tools:  ## Install programs that some tests compare with (Debian, as root)
-	@command -v tshark >/dev/null && command -v chromium >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium nats-server >/dev/null; }
+	@command -v tshark >/dev/null && command -v chromium-headless-shell >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq tshark chromium chromium-headless-shell nats-server >/dev/null; }
 	@command -v prosody >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq prosody >/dev/null && { service prosody stop >/dev/null 2>&1 || true; }; }  # tests start their own
 
 clean:  ## Remove everything that was built

@@ -44,7 +44,7 @@ _RANK: Final = "struct<ts:timestamp,message_id:binary>"
 
 def fold_frames(name: str, *, late_seconds: float = LATE_SECONDS, **inputs: DataFrame) -> DataFrame:
     """The table of this name, from DataFrames with the schemas of the tables they are named after."""
-    index = inputs["connection_index"]
+    index = inputs["connection_index"].localCheckpoint()  # used a dozen times; else Spark builds it each time, and decodes captures for it
     links = _links(index)
     users = _users(index, links)
     index = index.join(sql.broadcast(links), "connection_id", "left")
