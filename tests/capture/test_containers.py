@@ -28,6 +28,7 @@ from tests.capture.build import (
     udp,
 )
 from tests.capture.test_recorder import record
+from tests.cases import seeds
 
 from wirelake.capture.blocks.accounting import MAX_UNREADABLE
 from wirelake.capture.blocks.from_recording import intern
@@ -308,8 +309,7 @@ def mutated(raw: bytes, dice: random.Random) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, test=2))
 def test_no_mutation_of_a_recording_breaks_the_sum(tmp_path, seed):
     path = tmp_path / "talk.pcapng"
     record(path)
@@ -319,8 +319,7 @@ def test_no_mutation_of_a_recording_breaks_the_sum(tmp_path, seed):
         read_checked(wrote(tmp_path, mutated(raw, dice)), window=dice.choice([64, 700, 8 << 20]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, test=2))
 def test_no_mutation_of_a_capture_breaks_the_sum(tmp_path, seed):
     dice = random.Random(seed)
     kinds = [small_capture("<"), small_capture(">"), pcap(Talk().open().say(0, b"question").say(1, b"answer").close().frames())]

@@ -64,7 +64,7 @@ def read_in_parts(path, window: int, seed: int) -> tuple[list[tuple], list[bytes
     return blocks + [whole(block) for block in assembly.finish()], states, remembered
 
 
-@pytest.mark.parametrize("seed", seeds(24, quick=4))
+@pytest.mark.parametrize("seed", seeds(24, quick=4, test=12))
 @pytest.mark.parametrize("way", [PLAIN, COMPILED])
 def test_kernels_follow_as_python_does(tmp_path, monkeypatch, way, seed):
     path = tmp_path / "a.pcapng"

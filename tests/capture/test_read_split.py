@@ -25,6 +25,7 @@ from tests.capture.build import (
     tcp,
     udp,
 )
+from tests.cases import seeds
 
 from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.block import Block, Source, source_of
@@ -190,8 +191,7 @@ def by_span(blocks: list[Block], sources: list[Source]) -> dict[tuple[str, int],
     return dict(sums)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, test=2))
 @pytest.mark.parametrize("kind", ["pcap", "pcapng"])
 def test_splits_and_buckets_give_what_one_reader_gives(tmp_path, kind, seed):
     dice = random.Random(seed)
@@ -212,8 +212,7 @@ def test_splits_and_buckets_give_what_one_reader_gives(tmp_path, kind, seed):
         assert by_span(blocks, [source]) == {key: length for key, length in spans.items() if length}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, test=1))
 def test_what_is_looked_for_before_a_split_is_neither_lost_nor_counted_twice(tmp_path, monkeypatch, seed):
     """The same with datagrams that are given up within a few packets, so that splits begin after and between."""
     for name, value in (("packets.ip_fragments.REACH", 1500), ("blocks.read_split.REACH", 1500), ("files.split.WARM", 12_000)):

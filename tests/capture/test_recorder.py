@@ -105,7 +105,8 @@ def test_a_recording_cut_anywhere_gives_every_whole_block_before_the_cut(tmp_pat
     spoken = [(1, b"hello"), (0, b"welcome, friend"), (1, b"question"), (0, b"answer")]
     ends = [offset + len(data) + (-offset - len(data)) % 4 + 4 for offset, (_, data) in zip(ends, spoken, strict=True)]
     path = tmp_path / "cut.pcapng"
-    for size in range(len(raw)):
+    edges = {end + more for end in (*ends, 0, 12, len(raw) - 2) for more in (-4, -1, 0, 1) if 0 <= end + more < len(raw)}
+    for size in sorted({*range(0, len(raw), 11), *edges}):
         path.write_bytes(raw[:size])
         blocks = read_checked(path)
         assert talk_of(blocks) == [words for end, words in zip(ends, spoken, strict=True) if end <= size], size

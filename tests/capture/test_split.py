@@ -183,7 +183,7 @@ def test_packets_without_a_time_have_none_wherever_reading_begins(tmp_path, betw
     source = identify(path)
     expected = found(source)
     assert {row[6] for row in expected[3:8]} == {NO_TIME}
-    for place in range(1, len(raw)):
+    for place in range(1, len(raw), 3):
         for other in (place + 1, len(raw) - 1):
             assert found(source, reconcile(source, claims_of(source, [place, other]))) == expected
 
