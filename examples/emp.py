@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wirelake import Recorder, emp
 from wirelake.errors import RequestTimeout
-from wirelake.lake import build_table, decode_table, inputs_of, spark_session
+from wirelake.lake import ingest, read_table, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,12 +37,12 @@ async def talk(path: Path) -> None:
 
 
 def main(spark: SparkSession) -> None:
-    """Record, read, build, ask."""
+    """Record, ingest, ask."""
     with tempfile.TemporaryDirectory() as folder:
-        recording = Path(folder, "emp.pcapng")
+        recording, lake = Path(folder, "emp.pcapng"), Path(folder, "lake")
         asyncio.run(talk(recording))
-        tables = {name: decode_table(spark, name, recording) for name in inputs_of("exchanges")}
-        exchanges = build_table(spark, "exchanges", tables)
+        ingest(spark, lake, [recording])
+        exchanges = read_table(spark, lake, "exchanges")
         for row in exchanges.groupBy("status").count().orderBy("status").collect():
             print(row["status"], row["count"])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wirelake import Recorder, wolpertinger
 from wirelake.errors import RequestFailed
-from wirelake.lake import build_table, decode_table, inputs_of, spark_session
+from wirelake.lake import ingest, read_table, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,12 +45,12 @@ async def talk(path: Path) -> None:
 
 
 def main(spark: SparkSession) -> None:
-    """Record, read, ask."""
+    """Record, ingest, ask."""
     with tempfile.TemporaryDirectory() as folder:
-        recording = Path(folder, "wolpertinger.pcapng")
+        recording, lake = Path(folder, "wolpertinger.pcapng"), Path(folder, "lake")
         asyncio.run(talk(recording))
-        tables = {name: decode_table(spark, name, recording) for name in inputs_of("exchanges")}
-        found = build_table(spark, "exchanges", tables).groupBy("subject", "outcome").count()
+        ingest(spark, lake, [recording])
+        found = read_table(spark, lake, "exchanges").groupBy("subject", "outcome").count()
         for row in found.orderBy("subject", "outcome").collect():
             print(row["subject"], row["outcome"], row["count"])
 
