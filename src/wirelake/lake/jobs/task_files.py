@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from wirelake.lake.decode.index_rows import IndexRows
+from wirelake.lake.session.memory import use_one_allocator
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.parquet import Sheets
 from wirelake.lake.tables.catalog import SILVER
@@ -20,6 +21,7 @@ class TaskFiles:
     """Writes decoded rows, and sums them up for the index."""
 
     def __init__(self, lake: Path, batch: int) -> None:
+        use_one_allocator()
         self._sheets = Sheets(lake, (*SILVER, *INDEX_TABLES), batch)
         self._index = IndexRows(batch, self._sheets.name)
 

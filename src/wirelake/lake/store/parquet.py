@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from wirelake.lake.session.memory import give_back_memory
 from wirelake.lake.store.delta import File, folder, part_name
 from wirelake.lake.store.sorting import is_worth_sorting, order, sort_columns
 from wirelake.lake.store.statistics import file_statistics
@@ -86,12 +85,9 @@ class Sheet:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             has_ids = bool(self._sorted_by)
             self._writer = _writer(self._path, self._schema, self._footers, self._sorted_by, self._held[0], has_ids=has_ids)
-        is_full = self._bytes >= ROW_GROUP_BYTES
         self._held.clear()
         self._bytes = 0
         self._rows += rows.num_rows
-        if is_full:  # decoding and sorting take memory from different allocators
-            give_back_memory()
         places = order(rows, self._sorted_by) if self._sorted_by else None
         if places is not None:
             columns = rows.columns
@@ -99,9 +95,6 @@ class Sheet:
             sort_columns(columns, places)
             rows = pa.table(columns, schema=self._schema)
         self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
-        del rows
-        if is_full:
-            pa.default_memory_pool().release_unused()
 
     def close(self) -> File | None:
         """Write the rest and close the file; None if it has no rows."""
