@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from hashlib import blake2b, sha256
 
 import pytest
 from tests.capture.build import Talk, interface, packet_block, pcap, section
@@ -187,3 +188,22 @@ def test_what_an_older_wirelake_read_is_known_by_its_last_bytes(tmp_path):
     assert told(path, older).end == 9000
     path.write_bytes(whole[:8999] + bytes([whole[8999] ^ 1]) + whole[9000:])
     assert told(path, older).is_other
+
+
+@pytest.mark.parametrize("changed", [0, 4999, 5000, 8999])
+def test_what_an_older_wirelake_hashed_with_another_algorithm_is_still_compared(tmp_path, changed):
+    path = tmp_path / "a.pcap"
+    whole = pcap(frames())
+    path.write_bytes(whole)
+    spans = ((0, 5000), (5000, 4000))
+    older = tuple((at, size, blake2b(whole[at : at + size], digest_size=16).digest()) for at, size in spans)
+    before = KnownFile(identify(path), 9000, spans=older)
+    assert told(path, before).end == 9000
+    path.write_bytes(whole[:changed] + bytes([whole[changed] ^ 1]) + whole[changed + 1 :])
+    assert not told(path, before).is_known
+
+
+def test_a_span_is_hashed_as_sha256(tmp_path):
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap(frames()))
+    assert content(identify(path), 100, 5000) == sha256(path.read_bytes()[100:5100]).digest()

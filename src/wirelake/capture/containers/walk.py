@@ -8,8 +8,8 @@ same records whatever the window size. A growing source is walked only as far as
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from hashlib import blake2b, sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,23 @@ from wirelake.capture.files.source_file import Bytes
 from wirelake.errors import CaptureError
 from wirelake.protocols.kernel import array
 
-__all__ = ["CUT_SHORT", "EVERYTHING", "HASH_SIZE", "NOT_A_CAPTURE", "ROWS", "WINDOW", "Damaged", "Walk", "Window", "begin", "new_digest"]
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+__all__ = [
+    "CUT_SHORT",
+    "EVERYTHING",
+    "HASH_SIZE",
+    "NOT_A_CAPTURE",
+    "OLDER_HASH_SIZE",
+    "ROWS",
+    "WINDOW",
+    "Damaged",
+    "Walk",
+    "Window",
+    "begin",
+    "new_digest",
+]
 
 WINDOW: Final = 2 << 20
 """Bytes of a file read at a time; a longer record is read whole.
@@ -30,8 +46,10 @@ ROWS: Final = 1 << 17
 """Records scanned at a time."""
 EVERYTHING: Final = 1 << 62
 """An end beyond the end of every source."""
-HASH_SIZE: Final = 16
-"""Bytes of a content hash."""
+HASH_SIZE: Final = 32
+"""Bytes of a content hash: SHA-256, for which CPUs have instructions. It takes less than half the time of BLAKE2 there."""
+OLDER_HASH_SIZE: Final = 16
+"""Bytes of a content hash of older versions, which was BLAKE2. Lakes have such hashes, and files are still compared with them."""
 CUT_SHORT: Final = "cut short"
 NOT_A_CAPTURE: Final = "not a capture"
 
@@ -55,9 +73,9 @@ class Damaged(NamedTuple):
     reason: str
 
 
-def new_digest() -> blake2b:
-    """Return a new hash for the bytes of a source."""
-    return blake2b(digest_size=HASH_SIZE)
+def new_digest(size: int = HASH_SIZE) -> _Hash | blake2b:
+    """Return a new hash for the bytes of a source. The size chooses the algorithm."""
+    return sha256() if size == HASH_SIZE else blake2b(digest_size=size)
 
 
 class Walk:

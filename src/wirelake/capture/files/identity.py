@@ -19,8 +19,7 @@ import msgspec
 
 from wirelake.capture.blocks.block import Source
 from wirelake.capture.containers.records import KIND, LENGTH, RECORD_PACKET, START, TS
-from wirelake.capture.containers.walk import HASH_SIZE as _HASH_SIZE
-from wirelake.capture.containers.walk import Damaged, Walk, new_digest
+from wirelake.capture.containers.walk import HASH_SIZE, OLDER_HASH_SIZE, Damaged, Walk, new_digest
 from wirelake.capture.files.source_file import Bytes, Compressed, measure, open_plain, open_source
 from wirelake.errors import CaptureError
 
@@ -48,6 +47,8 @@ MARKED: Final = 4 << 10
 _ID_SIZE: Final = 8
 _CHUNK: Final = 4 << 20
 """Bytes that are compared or hashed at a time."""
+_HASH_SIZES: Final = (HASH_SIZE, OLDER_HASH_SIZE)
+"""Sizes of the hashes of whole spans; marks are shorter."""
 _SPARE: Final = 16
 """Numbers of files with the same beginning that may be unused between two used ones."""
 
@@ -139,8 +140,8 @@ def content(source: Source, at: int, length: int) -> bytes:
         return _content(plain, at, length)
 
 
-def _content(plain: Bytes, at: int, length: int) -> bytes:
-    digest, stop = new_digest(), at + length
+def _content(plain: Bytes, at: int, length: int, size: int = HASH_SIZE) -> bytes:
+    digest, stop = new_digest(size), at + length
     while at < stop:
         data = plain.window(at, min(_CHUNK, stop - at))
         if not data:
@@ -196,7 +197,7 @@ def _common(source: Source, candidate: KnownFile) -> int | None:
     if source.path == candidate.source.path:
         return None  # it was truncated
     inside = [span for span in candidate.spans if span[0] + span[1] <= source.size]
-    if inside and sum(inside[-1][:2]) == source.size and all(len(span[2]) == _HASH_SIZE for span in inside):
+    if inside and sum(inside[-1][:2]) == source.size and all(len(span[2]) in _HASH_SIZES for span in inside):
         return source.size if _agrees(source, inside) else None
     try:
         name, size = measure(candidate.source.path)
@@ -220,7 +221,8 @@ def _agrees(source: Source, spans: Iterable[Hashed]) -> bool:
     """Whether the spans of a file have these hashes. Older versions kept marks of their last bytes only."""
     with open_plain(source) as plain:
         return all(
-            not digest or digest == (_content(plain, at, length) if len(digest) == _HASH_SIZE else _mark(plain, at + length))
+            not digest
+            or digest == (_content(plain, at, length, size) if (size := len(digest)) in _HASH_SIZES else _mark(plain, at + length))
             for at, length, digest in spans
         )
 

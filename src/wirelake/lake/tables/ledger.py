@@ -37,8 +37,8 @@ TABLE: Final = Table(
             column(
                 "mark",
                 pa.binary(),
-                "16 bytes: a hash (BLAKE2b) of the byte range, to recognise a changed file later. 8 bytes: a hash of its last bytes, "
-                "written by an older wirelake. Or empty.",
+                "32 bytes: a hash (SHA-256) of the byte range, to recognise a changed file later. Written by an older wirelake: 16 bytes, "
+                "a BLAKE2b hash of the range, or 8 bytes, a hash of its last bytes. Or empty.",
             ),
             column("batch", pa.int64(), "Batch that committed the row."),
         ]
