@@ -17,7 +17,8 @@ from hashlib import blake2b
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
-from wirelake.kernel_cache import jit
+from wirelake.kernel_cache import OPTIONS, jit
+from wirelake.protocols.memory_copy import memory_copy_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -170,8 +171,6 @@ ready: dict[Callable[..., object], Callable[..., object]] = {}
 
 _kernels: list[Callable[..., object]] = []
 _dispatchers: dict[Callable[..., object], Callable[..., object]] = {}
-_loops: dict[object, Callable[..., object]] = {}
-"""Functions that are fast in Python, and the loops that Numba compiles in their place."""
 _use_compiled = False
 _views: dict[Callable[..., object], Callable[..., object]] = {}
 _use_plain = False
@@ -199,16 +198,15 @@ def compiled(function: F) -> F:
                 else:
                     # Lets one kernel call another: Numba asks an object whose type it does not know for it here.
                     each._numba_type_ = numba.types.Dispatcher(_dispatchers[each])  # type: ignore[attr-defined]  # a function's dict
-        for plain, loop in _loops.items():
-            if _dispatchers[loop] is not loop and "_numba_type_" in vars(loop):
-                plain._numba_type_ = vars(loop)["_numba_type_"]  # type: ignore[attr-defined]  # a function's dict
+        if "_numba_type_" not in vars(copy):
+            copy._numba_type_ = memory_copy_type()  # type: ignore[attr-defined]  # a function's dict
     return _dispatchers[function]  # type: ignore[return-value]  # a dispatcher is called like its function
 
 
 def fingerprint(function: Callable[..., object]) -> str:
     """Hash everything that a kernel's compiled code consists of: its code, and the kernels and constants it uses, and they use."""
     digest = blake2b(digest_size=16)
-    for text in _ingredients(function, set()):
+    for text in (repr(OPTIONS), *_ingredients(function, set())):
         digest.update(text.encode())
         digest.update(b"\0")
     return digest.hexdigest()
@@ -219,7 +217,8 @@ def _ingredients(function: object, seen: set[object]) -> Iterator[str]:
     if not isinstance(function, FunctionType) or function in seen:
         return
     seen.add(function)
-    yield from _ingredients(_loops.get(function), seen)
+    if function is copy:
+        yield from _ingredients(memory_copy_type, seen)
     yield function.__qualname__
     yield from _code(function.__code__)
     used = [(name, function.__globals__[name]) for name in function.__code__.co_names if name in function.__globals__]
@@ -330,20 +329,9 @@ def positions(places: list[int], *, compiled: bool | None = None) -> Numbers:
     return np.array(places, np.int64)
 
 
-@kernel
-def _copy_bytes(out: Octets, at: int, data: Octets, start: int, size: int) -> None:
-    """As `copy`, for Numba, which makes a loop over slices fast: it copies a slice twice, and checks each index of a whole array."""
-    place, chunk = out[at : at + size], data[start : start + size]
-    for index in range(size):
-        place[index] = chunk[index]  # type: ignore[index]  # `out` can be written
-
-
 def copy(out: Octets, at: int, data: Octets, start: int, size: int) -> None:
-    """Copy data[start:start + size] to out[at:at + size], which must not overlap. Kernels call it; see `_loops`."""
+    """Copy data[start:start + size] to out[at:at + size], which must not overlap. Compiled kernels call memcpy; see `memory_copy.py`."""
     memoryview(out)[at : at + size] = memoryview(data)[start : start + size]  # type: ignore[arg-type]  # an array is a buffer
-
-
-_loops[copy] = _copy_bytes
 
 
 @kernel
