@@ -186,16 +186,16 @@ def names(codes: Array, known: Mapping[int, str] | Sequence[str], valid: Array |
     if not len(keys):
         return pa.array([None] * len(codes), pa.dictionary(pa.int32(), pa.string()))
     if keys[0] >= 0 and keys[-1] < _SPARSE:
-        places = np.full(keys[-1] + 2, -1, np.int32)  # the last is for codes that are too large or negative
-        places[keys] = np.arange(len(keys))
-        found = places[np.minimum(codes.astype(np.uint64), np.uint64(keys[-1] + 1))]
+        places = np.full(keys[-1] + 3, -1, np.int32)  # the first is for negative codes, the last for those that are too large
+        places[keys + 1] = np.arange(len(keys))
+        found = places.take(codes + 1, mode="clip")
         good = found >= 0
     else:
         found = np.clip(np.searchsorted(keys, codes), 0, len(keys) - 1).astype(np.int32)
         good = keys[found] == codes
     if valid is not None:
         good &= valid
-    indices = pa.array(found, mask=_mask(good))
+    indices = pa.array(found, mask=_mask(good)) if good.any() else nulls(pa.int32(), len(codes))
     return pa.DictionaryArray.from_arrays(indices, pa.array([pairs[int(key)] for key in keys], pa.string()))
 
 

@@ -7,7 +7,7 @@ taken, a number stands for a row of the flow table (0 or more), or for a `Flow` 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -233,11 +233,13 @@ class BlockBuilder:
         """Append an event of a flow."""
         self._new_events.extend((number, ts, offset, EVENT_WHAT.index(what), EVENT_BY.index(by), self._size))
 
-    def moved(self, numbers: Mapping[int, int]) -> None:
-        """Rows of the flow table have other numbers now."""
-        flows = int(self._counts[FLOWS])
-        self._numbered[:flows] = [numbers.get(row, row) for row in self._numbered[:flows].tolist()]
-        self._new_rows = array("q", [numbers.get(row, row) for row in self._new_rows])
+    def moved(self, rows: Array) -> None:
+        """Rows of the flow table have other numbers now: each its place in `rows`, which is ascending and has all rows of the block."""
+        numbered = np.concatenate((self._numbered[: int(self._counts[FLOWS])], np.array(self._new_rows, np.int64)))
+        is_row = numbered >= 0
+        numbered[is_row] = np.searchsorted(rows, numbered[is_row])
+        self._numbered[: int(self._counts[FLOWS])] = numbered[: int(self._counts[FLOWS])]
+        self._new_rows = array("q", numbered[int(self._counts[FLOWS]) :].tolist())
 
     def take(self, source: Source) -> Block | None:
         """Return what was collected as a block, and start again with none; None if there is nothing."""

@@ -305,14 +305,14 @@ class Tracker:
 
     def _moved(self, rows: Array) -> None:
         """Rows got new numbers."""
-        numbers = {old: new for new, old in enumerate(rows.tolist())}
+        numbers = dict(zip(rows.tolist(), range(len(rows)), strict=True))
         self._tracked = {numbers[row]: tracked for row, tracked in self._tracked.items() if row in numbers}
         for row, tracked in self._tracked.items():
             tracked.row = row
             for to_server, half in enumerate(tracked.halves):
                 half.move_slot(2 * row + to_server)
         self._row_flows.moved(numbers)
-        self._builder.moved(numbers)
+        self._builder.moved(rows)
 
     def _number(self, tracked: Tracked) -> int:
         """The number of a flow in the block."""

@@ -428,13 +428,16 @@ class Decoder:
             times = np.concatenate((block.origins[:, ORIGIN_TS], times))
             places = np.concatenate((block.origins[:, ORIGIN_OFFSET], places))
             came = np.concatenate((block.origins[:, ORIGIN_START] + 0.5, came))
-        order = np.argsort(came, kind="stable")
+        order = np.argsort(came, kind="stable") if len(later) else np.arange(len(came))
         sources = self._where.sources
-        _, firsts = np.unique((flows * len(sources) + (places >> SOURCE_SHIFT))[order], return_index=True)
-        chosen = order[np.sort(firsts)]
-        known, ids, fresh = self.decoder_state.seen, [source.id for source in sources], []
-        for index, (number, at) in enumerate(zip(flows[chosen].tolist(), (places[chosen] >> SOURCE_SHIFT).tolist(), strict=True)):
-            key = (block.flows[number].session_id, ids[at])
+        keys = (flows * len(sources) + (places >> SOURCE_SHIFT))[order]
+        first = np.full(len(block.flows) * len(sources), -1, np.int64)
+        first[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)  # of several, the last that is written counts
+        chosen = order[np.sort(first[first >= 0])]
+        known, ids, session_ids = self.decoder_state.seen, [source.id for source in sources], [flow.session_id for flow in block.flows]
+        numbers, at = flows[chosen].tolist(), (places[chosen] >> SOURCE_SHIFT).tolist()
+        fresh = []
+        for index, key in enumerate(zip(map(session_ids.__getitem__, numbers), map(ids.__getitem__, at), strict=True)):
             if key not in known:
                 known[key] = None
                 fresh.append(index)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -14,13 +16,16 @@ from wirelake.capture.containers.records import NO_TIME
 from wirelake.lake.decode.accounting import Extent, Where
 from wirelake.lake.tables import connections, quarantine
 from wirelake.lake.tables.schema import times
-from wirelake.protocols.arrow import binary, names
+from wirelake.protocols.arrow import names
 
 __all__ = ["DIRECTIONS", "Noted", "batch", "connected", "constant", "happened", "leading", "quarantined", "sessions", "spoilt"]
 
 IntArray = npt.NDArray[np.int64]
 
 DIRECTIONS: Final = ("to_client", "to_server")
+
+_KIND: Final = ("protocol", "transport", "known_by", "observed_by")
+_kind: Final = attrgetter(*_KIND)
 
 Noted = tuple[Flow, int, int, str, str, str]
 """An event of a connection: flow, time, place, event, side, detail."""
@@ -67,10 +72,12 @@ def sessions(flows: list[Flow], connection: pa.DictionaryArray, links: list[byte
 
 def _message_ids(sources: list[Source], numbers: IntArray, places: IntArray) -> pa.Array:
     """16 bytes each: the source's id, then the offset of the first byte, big-endian."""
-    ids = np.empty((len(places), 16), np.uint8)
-    ids[:, :8] = np.frombuffer(b"".join(source.id for source in sources), np.uint8).reshape(-1, 8)[numbers]
-    ids[:, 8:] = (places & OFFSET_MASK).astype(">i8").view(np.uint8).reshape(-1, 8)
-    return binary(ids.reshape(-1), np.arange(len(places)) * 16, np.full(len(places), 16))
+    known = np.frombuffer(b"".join(source.id for source in sources), np.int64)
+    ids = np.empty((len(places), 2), np.int64)
+    ids[:, 0] = known[numbers] if len(known) > 1 else known
+    ids[:, 1] = (places & OFFSET_MASK).byteswap() if sys.byteorder == "little" else places & OFFSET_MASK
+    offsets = np.arange(0, 16 * len(places) + 1, 16, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(places), [None, pa.py_buffer(offsets), pa.py_buffer(ids)])
 
 
 def spoilt(
@@ -165,22 +172,27 @@ def happened(
 
     schema = connections.TABLE.schema
     paths = pa.array([source.path for source in where.sources], pa.string()).dictionary_encode()
+    kinds = list(map(_kind, flows))  # flows differ in few of these
+    codes = {kind: code for code, kind in enumerate(dict.fromkeys(kinds))}
+    code_of = np.fromiter(map(codes.__getitem__, kinds), np.int32, len(kinds))[numbers]
+    clients, servers = [flow.client for flow in flows], [flow.server for flow in flows]
+    ids = pa.array([flow.session_id for flow in flows], pa.binary())
+    connection = (
+        pa.DictionaryArray.from_arrays(indices, ids) if len(pc.unique(ids)) == len(ids) else text_of_flow(ids.to_pylist(), ids.type)
+    )
     texts: dict[str, list[object]] = {
-        "connection_id": [flow.session_id for flow in flows],
-        "protocol": [flow.protocol for flow in flows],
-        "transport": [flow.transport for flow in flows],
-        "client_address": [flow.client.address for flow in flows],
-        "server_address": [flow.server.address for flow in flows],
-        "known_by": [flow.known_by for flow in flows],
-        "observed_by": [flow.observed_by for flow in flows],
+        "client_address": [end.address for end in clients],
+        "server_address": [end.address for end in servers],
     }
     ports: dict[str, list[object]] = {
-        "client_port": [flow.client.port for flow in flows],
-        "server_port": [flow.server.port for flow in flows],
+        "client_port": [end.port for end in clients],
+        "server_port": [end.port for end in servers],
     }
     made = {
+        "connection_id": connection,
         **{name: text_of_flow(values, schema.field(name).type) for name, values in texts.items()},
         **{name: of_flow(values, schema.field(name).type) for name, values in ports.items()},
+        **{name: _coded(code_of, [kind[place] for kind in codes]) for place, name in enumerate(_KIND)},
         "ts": pa.array(times, pa.int64(), mask=times == NO_TIME).cast(schema.field("ts").type),
         "what": what,
         "by": by,
@@ -189,6 +201,13 @@ def happened(
         "offset": pa.array(places & OFFSET_MASK),
     }
     return pa.RecordBatch.from_arrays([made[name] for name in schema.names], names=schema.names)
+
+
+def _coded(codes: npt.NDArray[np.int32], texts: list[str]) -> pa.DictionaryArray:
+    """The text of each code; equal texts are in the dictionary once."""
+    known = pa.array(texts, pa.string()).dictionary_encode()
+    numbers = known.indices.to_numpy()[codes] if len(texts) > 1 else np.zeros(len(codes), np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(numbers), known.dictionary)
 
 
 def constant(value: str, count: int) -> pa.Array:
