@@ -163,6 +163,37 @@ def test_many_at_the_same_time_and_no_more_than_may_be_on_their_way():
     run(main)
 
 
+def test_callers_that_wait_and_are_cancelled_leave_their_turn_to_others():
+    async def main():
+        gate, two = asyncio.Event(), asyncio.Barrier(2)
+
+        class Busy:
+            @method(trust=0)
+            async def Work(self, number: int) -> int:  # noqa: N802
+                await gate.wait()
+                if number > 6:
+                    await two.wait()
+                return number
+
+        async with serve(ANY, Busy) as server, connect(server.address, options=Options(max_outgoing_calls=2)) as peer:
+            calls = [asyncio.ensure_future(peer.Busy.Work(number)) for number in range(6)]
+            await asyncio.sleep(0.05)
+            calls[2].cancel()  # it waits
+            await asyncio.sleep(0)
+            calls[0].cancel()  # its place goes to the fourth,
+            await asyncio.sleep(0)
+            calls[3].cancel()  # which is cancelled before it begins, so the fifth has it
+            await asyncio.sleep(0.05)
+            gate.set()
+            assert [await call for call in (calls[1], calls[4], calls[5])] == [1, 4, 5]
+            assert all(calls[number].cancelled() for number in (0, 2, 3))
+            for _ in range(3):
+                assert await asyncio.wait_for(asyncio.gather(peer.Busy.Work(7), peer.Busy.Work(8)), 5) == [7, 8]
+            assert peer._calling._free == 2, "no place is lost, and none is given twice"
+
+    run(main)
+
+
 def test_a_confirmation_travels_with_what_is_said_next():
     async def main():
         async with two_peers(Options(), Options(offers=(Demo, Shop))) as ends:

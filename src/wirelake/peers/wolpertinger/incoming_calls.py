@@ -32,18 +32,15 @@ class ComponentInstance:
 
     def __init__(self, offer: Offer) -> None:
         self._offer = offer
-        self._instance: object = None
-        self._methods: Mapping[str, Declared] = methods_of(offer.of)
-
-    def declared(self, name: str) -> Declared:
-        """What is known of a method."""
-        return self._methods[name]
-
-    def instance(self, peer: Peer) -> object:
+        self.instance: object = None
         """WOLP-20: the one of this connection."""
-        if self._instance is None:
-            self._instance = self._offer.of() if self._offer.make is None else self._offer.make(peer)
-        return self._instance
+        self.methods: Mapping[str, Declared] = methods_of(offer.of)
+        """What is known of each method."""
+
+    def make(self, peer: Peer) -> object:
+        """Make the instance."""
+        self.instance = self._offer.of() if self._offer.make is None else self._offer.make(peer)
+        return self.instance
 
 
 class IncomingCalls:
@@ -54,12 +51,13 @@ class IncomingCalls:
         self._session = session
         self._driver = driver
         self._work = work
+        self._on_call = peer.options.on_call
         self._instances = {offer.called: ComponentInstance(offer) for offer in offers}
 
     def take(self, event: CallReceived) -> None:
         """The peer calls; the session has found the method and judged its trust (WOLP-20)."""
         component = self._instances[event.component]
-        declared = component.declared(event.method)
+        declared = component.methods[event.method]
         try:
             parameters = declared.fit(event.parameters)
         except Misfit as reason:
@@ -67,9 +65,11 @@ class IncomingCalls:
             self._fail(event, ErrorCode.INVALID_PARAMETERS)
             return
         try:
-            if self._peer.options.on_call is not None:
-                self._peer.options.on_call(self._peer, f"{event.component}.{event.method}", event.parameters)
-            answer = getattr(component.instance(self._peer), declared.attribute)(*parameters)
+            if self._on_call is not None:
+                self._on_call(self._peer, f"{event.component}.{event.method}", event.parameters)
+            if (instance := component.instance) is None:
+                instance = component.make(self._peer)
+            answer = getattr(instance, declared.attribute)(*parameters)
         except Exception as reason:
             self._failed(event, reason)
             return

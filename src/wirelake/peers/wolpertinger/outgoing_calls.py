@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -22,46 +23,78 @@ class OutgoingCalls:
     def __init__(self, session: Session, driver: Driver, most: int) -> None:
         self._session = session
         self._driver = driver
-        self._capacity = asyncio.Semaphore(most)
+        self._free = most
+        """Calls that may still begin; an `asyncio.Semaphore` takes longer to say so."""
+        self._queue: deque[asyncio.Future[None]] = deque()
+        """Callers that wait for their turn, in order."""
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[str, tuple[str, asyncio.Future[Any]]] = {}
+        self._waiting: dict[str, tuple[str, str, asyncio.Future[Any]]] = {}
 
-    async def call(self, component: str, name: str, parameters: Sequence[Any], *, returns: bool, timeout: float | None) -> Any:
+    async def call(
+        self, component: str, name: str, parameters: Sequence[Any], *, returns: bool = True, timeout: float | None = None
+    ) -> Any:
         """Call, and wait for what becomes of it; cancelling gives it up."""
-        await self._capacity.acquire()
+        if self._free:
+            self._free -= 1
+        else:
+            await self._wait_for_turn()
+        session, driver = self._session, self._driver
         try:
-            if self._driver.busy:
-                await self._driver.ready()
-            if self._session.ended is not None:
-                raise self._session.ended.reason()
-            call_id = self._session.call(component, name, parameters, self._driver.now, returns=returns, timeout=timeout)
+            if driver.busy:
+                await driver.ready()
+            if session.ended is not None:
+                raise session.ended.reason()
+            call_id = session.call(component, name, parameters, self._loop.time(), returns=returns, timeout=timeout)
             outcome: asyncio.Future[Any] = self._loop.create_future()
-            self._waiting[call_id] = f"{component}.{name}", outcome
-            self._driver.wake()
+            self._waiting[call_id] = component, name, outcome
+            driver.wake()
             try:
                 return await outcome
             except asyncio.CancelledError:
                 self._waiting.pop(call_id, None)
-                self._session.cancel(call_id)
+                session.cancel(call_id)
                 raise
         finally:
-            self._capacity.release()
+            if self._queue:
+                self._pass_on()
+            else:
+                self._free += 1
+
+    async def _wait_for_turn(self) -> None:
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._queue.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it has its turn already
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        """Give the place of a call to the caller that waits longest."""
+        while self._queue:
+            turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
 
     def returned(self, event: CallReturned) -> None:
         """A RemoteMethodResponse."""
-        if (found := self._waiting.pop(event.call_id, None)) is not None and not found[1].done():
-            found[1].set_result(event.value)
+        if (found := self._waiting.pop(event.call_id, None)) is not None and not found[2].done():
+            found[2].set_result(event.value)
 
     def done(self, event: CallDone) -> None:
         """A call without a response was delivered."""
-        if (found := self._waiting.pop(event.call_id, None)) is not None and not found[1].done():
-            found[1].set_result(None)
+        if (found := self._waiting.pop(event.call_id, None)) is not None and not found[2].done():
+            found[2].set_result(None)
 
     def failed(self, event: CallFailed) -> None:
         """There will be no other outcome than this."""
         found = self._waiting.pop(event.call_id, None)
-        if found is not None and not found[1].done():
-            name, outcome = found
+        if found is not None and not found[2].done():
+            component, method, outcome = found
+            name = f"{component}.{method}"
             outcome.set_exception(
                 self._session.ended.reason() if event.why is Failure.ENDED and self._session.ended else _ENDINGS[event.why](name, event)
             )

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -60,6 +60,10 @@ NAMES = {
 """What a subscriber may ask for."""
 
 
+_CALLS = (CallReceived, CallReturned, CallDone, CallFailed)
+"""Events of calls: no subscriber gets them."""
+
+
 class PeerEvent(msgspec.Struct, frozen=True):
     """Something that answers no call, as a subscriber sees it."""
 
@@ -108,6 +112,9 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             Noticed: self._on_notice,
             Ended: self._on_ended,
         }
+        if not self._watches_idle:  # else each event has to be timed
+            calls = {kind: handler for kind, handler in self._handlers.items() if kind in _CALLS}
+            self._driver.handlers = dict.fromkeys(get_args(SessionEvent), self._handle) | calls
 
     # For the user.
 
@@ -119,13 +126,13 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
     def __getattr__(self, name: str) -> Remote:
         if not name[:1].isupper():
             raise AttributeError(f"a peer has no attribute {name!r}; components are written with a capital, or peer.remote({name!r})")
-        return Remote(self.call, name)
+        return Remote(self._calling.call, name)
 
     def remote(self, component: str | type) -> Any:
         """A component of the peer, by name, or by a class that declares what it offers."""
         if isinstance(component, str):
-            return Remote(self.call, component)
-        return TypedRemote(self.call, name_of(component), methods_of(component))
+            return Remote(self._calling.call, component)
+        return TypedRemote(self._calling.call, name_of(component), methods_of(component))
 
     async def call(self, component: str, name: str, *parameters: Any, returns: bool = True, timeout: float | None = None) -> Any:
         """RemoteMethodCall: wait for the response, or for the delivery of a call that has none (WOLP-19).
@@ -217,10 +224,14 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         finally:
             self._authenticating = None
 
+    @property
+    def _watches_idle(self) -> bool:
+        return self.options.idle_timeout is not None and self.stream.kind == "xmpp" and self.speaker is Speaker.SERVER
+
     async def _watch_idle(self) -> None:
         """Over XMPP the end of a peer is not visible: close an idle session."""
         limit = self.options.idle_timeout
-        if limit is None or self.stream.kind != "xmpp" or self.speaker is not Speaker.SERVER:
+        if limit is None or not self._watches_idle:
             return
         while (left := self._last + limit - self._loop.time()) > 0 or self._session.serving:
             await asyncio.sleep(max(left, 1.0))

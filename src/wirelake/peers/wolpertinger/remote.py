@@ -15,7 +15,7 @@ from wirelake.protocols.wolpertinger.layer2.values import DateTime, to_datetime
 __all__ = ["Remote", "RemoteMethod", "TypedRemote"]
 
 Caller = Callable[..., Awaitable[Any]]
-"""`Peer.call`."""
+"""`OutgoingCalls.call` of a peer."""
 
 
 class RemoteMethod:
@@ -33,11 +33,11 @@ class RemoteMethod:
 
     def __call__(self, *parameters: Any, timeout: float | None = None) -> Awaitable[Any]:
         """Call a function."""
-        return self._call(self._component, self._name, *parameters, timeout=timeout)
+        return self._call(self._component, self._name, parameters, timeout=timeout)
 
     def tell(self, *parameters: Any) -> Awaitable[Any]:
         """Call a method without a response."""
-        return self._call(self._component, self._name, *parameters, returns=False)
+        return self._call(self._component, self._name, parameters, returns=False)
 
 
 class Remote:
@@ -72,7 +72,7 @@ class TypedRemote:
         async def call(*parameters: Any, timeout: float | None = None) -> Any:
             sent = [unfit(given, kind) for given, kind in zip(parameters, declared.kinds, strict=False)]
             sent += parameters[len(sent) :]  # too many: the peer says so
-            value = await self._call(self._component, declared.name, *sent, returns=declared.returns, timeout=timeout)
+            value = await self._call(self._component, declared.name, sent, returns=declared.returns, timeout=timeout)
             return to_datetime(value) if declared.kind is datetime and type(value) is DateTime else value
 
         return call

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wirelake.errors import LocalProtocolError, SessionClosed
+from wirelake.protocols.buffer import LARGE
 from wirelake.protocols.stream_session import StreamSession
 from wirelake.protocols.wolpertinger.events import Ended, SessionEvent, Step
 from wirelake.protocols.wolpertinger.faults import Fault
@@ -52,8 +53,14 @@ class BaseSession(StreamSession[SessionEvent]):
 
     def output(self) -> bytes:
         """WOLP-11: take the lines to send now."""
-        messages = self._layer1.messages()
-        return self._join([message + b"\n" for message in messages]) if messages else b""
+        if not (messages := self._layer1.messages()):
+            return b""
+        data = b"\n".join(messages) + b"\n"
+        if len(data) > LARGE:
+            self.sent_sizes = [len(message) + 1 for message in messages]
+        elif self.sent_sizes:
+            self.sent_sizes = ()
+        return data
 
     def messages(self) -> list[bytes]:
         """Take the texts to send now, for transports that keep them apart."""
@@ -65,7 +72,7 @@ class BaseSession(StreamSession[SessionEvent]):
         if self.ended is not None:
             return None
         first = self._layer1.deadline
-        for timer in (self._requests.deadline, self._peer_requests.next_heartbeat, self._authentication.deadline):
+        for timer in (self._requests.due.first, self._peer_requests.next_heartbeat, self._authentication.deadline):
             if timer is not None and (first is None or timer < first):
                 first = timer
         return first
@@ -98,12 +105,13 @@ class BaseSession(StreamSession[SessionEvent]):
 
         A void method has no answer (WOLP-19).
         """
-        component = self._peer_requests.component_of(call_id)
+        requests = self._peer_requests
+        component = requests.component_of(call_id)
         if component is None or self.ended is not None:
             return False
-        if self._peer_requests.is_awaited(call_id):
+        if requests.is_awaited(call_id):
             self._send(Response(component, call_id, value), now)
-        self._peer_requests.finish(call_id)
+        requests.finish(call_id)
         return True
 
     def fail(self, call_id: str, code: int, now: float) -> bool:

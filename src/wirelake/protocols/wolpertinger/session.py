@@ -129,7 +129,8 @@ class Session(BaseSession):
         if not listening:
             self._requests.alive(now)
         self._layer1.tick(now, listening=listening)
-        self._handle_outcomes(now)
+        for outcome in self._layer1.outcomes():
+            self._handlers[type(outcome)](outcome, now)
         for pending in self._requests.expire(now):
             self._failed(pending, CallFailed(pending.call_id, Failure.TIMEOUT), now)
         if (late := self._authentication.deadline) is not None and now >= late:
@@ -169,20 +170,17 @@ class Session(BaseSession):
 
     def _receive_row(self, data: bytes, row: list[int], now: float) -> None:
         self.available = True
-        self._layer1.receive(data, row, now)
+        layer1 = self._layer1
+        layer1.receive(data, row, now)
         if not self.is_proven:
-            self.is_proven = self._layer1.has_understood
-        self._handle_outcomes(now)
-
-    def _handle_outcomes(self, now: float) -> None:
-        for outcome in self._layer1.outcomes():
+            self.is_proven = layer1.has_understood
+        for outcome in layer1.outcomes():
             self._handlers[type(outcome)](outcome, now)
 
     def _take(self, delivered: Delivered, now: float) -> None:
         """Take a message: check the state machine, then handle its document."""
         document = documents.decode(delivered.payload, self.options.documents)
-        readable = None if isinstance(document, Rejected) else document
-        kind = message_kind(readable, delivered.encrypted)
+        kind = message_kind(None if isinstance(document, Rejected) else document, delivered.encrypted)
         before = self.state
         if not self._advance(self.peer, kind):
             self._forbid(document, refusal(self.state, self.peer, kind), now)
@@ -268,8 +266,7 @@ class Session(BaseSession):
             self._continue_authentication(self._authentication.proven(self.trust_state, now), now)
 
     def _take_response(self, response: Response, now: float) -> None:
-        message_id = self._requests.message_of(response.call_id)
-        pending = self._requests.take(response.call_id)
+        message_id, pending = self._requests.answered(response.call_id)
         if message_id is not None:
             self._layer1.settle(message_id)
         if pending is None or not pending.returns:
@@ -284,8 +281,7 @@ class Session(BaseSession):
             self._events.append(CallReturned(response.call_id, response.value))
 
     def _take_error(self, error: Error, now: float) -> None:
-        message_id = None if error.call_id is None else self._requests.message_of(error.call_id)
-        pending = None if error.call_id is None else self._requests.take(error.call_id)
+        message_id, pending = (None, None) if error.call_id is None else self._requests.answered(error.call_id)
         if message_id is not None:
             self._layer1.settle(message_id)
         if pending is None:

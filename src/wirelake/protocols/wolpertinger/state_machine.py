@@ -137,11 +137,9 @@ def message_kind(document: Call | Response | Error | None, encrypted: bool) -> t
         return call_kind(document.component, document.method, encrypted)
     if encrypted:
         return Encrypted
-    if document is None:
-        return Envelope
-    if isinstance(document, Error):
-        return error_kind(document.code)
-    return response_kind(document.component, document.value if isinstance(document.value, str) else "")
+    if isinstance(document, Response):
+        return response_kind(document.component, document.value) if isinstance(document.value, str) else Response
+    return Envelope if document is None else error_kind(document.code)
 
 
 def call_kind(component: str, method: str, encrypted: bool) -> type[Any]:

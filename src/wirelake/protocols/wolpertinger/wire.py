@@ -51,6 +51,7 @@ __all__ = [
     "encode",
     "encode_line",
     "encode_plain",
+    "envelope",
     "find",
     "from_base64",
     "is_text",
@@ -114,8 +115,11 @@ def message(data: bytes, row: Sequence[int], parts: Sequence[int] = ()) -> Messa
     fault = row[FAULT]
     if fault and fault in UNREADABLE:
         raise DecodeError(Fault(fault), row[FAULT_AT])
-    if row[KIND] == _RESULT:
-        return Result(row[RESULT], row[MESSAGE_ID])
+    return Result(row[RESULT], row[MESSAGE_ID]) if row[KIND] == _RESULT else envelope(data, row)
+
+
+def envelope(data: bytes, row: Sequence[int]) -> Envelope:
+    """Build the message or fragment of a row that is readable and no result."""
     at, gzip, encryption = row[PAYLOAD], row[GZIP], _ENCRYPTIONS[row[ENCRYPTION]]
     payload = data[at : at + row[PAYLOAD_LENGTH]]
     if row[KIND] == _MESSAGE:
@@ -207,10 +211,11 @@ def from_base64(text: bytes) -> bytes:
 
     The standard library accepts padding behind a whole group (`AAAA=`) even in its strict mode, so the length is compared, too.
     """
-    text = text.translate(None, BLANKS)
     try:
         payload = binascii.a2b_base64(text, strict_mode=True)
     except binascii.Error as reason:
+        if len(plain := text.translate(None, BLANKS)) != len(text):
+            return from_base64(plain)
         raise DecodeError(Fault.BASE64_INVALID, 0, str(reason)) from None
     if len(text) != base64_length(len(payload)):
         raise DecodeError(Fault.BASE64_INVALID, 0, "Excess padding")

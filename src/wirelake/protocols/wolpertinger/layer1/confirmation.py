@@ -11,12 +11,12 @@ from collections import OrderedDict
 import msgspec
 
 from wirelake.protocols.expiries import Expiries
-from wirelake.protocols.wolpertinger.messages import HIGHEST_SENT_ID, Envelope
+from wirelake.protocols.wolpertinger.messages import HIGHEST_SENT_ID
 
 __all__ = ["Remembered", "Unconfirmed", "content_digest"]
 
 
-class _Sent(msgspec.Struct):
+class _Sent(msgspec.Struct, gc=False):
     texts: list[bytes]
     timeout: float
     retries: int
@@ -29,7 +29,8 @@ class Unconfirmed:
         self._timeout = timeout
         self._retries = retries
         self._sent: dict[int, _Sent] = {}
-        self._due: Expiries[int] = Expiries()
+        self.due: Expiries[int] = Expiries()
+        """When each message is sent again, or given up."""
         self._last_id = 0
 
     def __len__(self) -> int:
@@ -37,11 +38,6 @@ class Unconfirmed:
 
     def __contains__(self, message_id: int) -> bool:
         return message_id in self._sent
-
-    @property
-    def deadline(self) -> float | None:
-        """When the next message is sent again, or given up."""
-        return self._due.first
 
     @property
     def last_id(self) -> int:
@@ -57,13 +53,13 @@ class Unconfirmed:
 
     def add(self, message_id: int, texts: list[bytes], now: float) -> None:
         """A message was sent, in so many fragments."""
-        timeout = self._timeout * len(texts)
+        timeout = self._timeout if len(texts) == 1 else self._timeout * len(texts)
         self._sent[message_id] = _Sent(texts, timeout, self._retries)
-        self._due.set(message_id, now + timeout)
+        self.due.set(message_id, now + timeout)
 
     def confirm(self, message_id: int) -> bool:
         """A result arrived; return whether the message waited for one."""
-        self._due.drop(message_id)
+        self.due.drop(message_id)
         return self._sent.pop(message_id, None) is not None
 
     def expire(self, now: float, *, listening: bool = True) -> tuple[list[bytes], list[int]]:
@@ -73,13 +69,13 @@ class Unconfirmed:
         """
         again: list[bytes] = []
         lost = []
-        for message_id in self._due.take(now):
+        for message_id in self.due.take(now):
             sent = self._sent[message_id]
             if sent.retries or not listening:
                 if listening:
                     sent.retries -= 1
                     again += sent.texts
-                self._due.set(message_id, now + sent.timeout)
+                self.due.set(message_id, now + sent.timeout)
             else:
                 del self._sent[message_id]
                 lost.append(message_id)
@@ -88,7 +84,7 @@ class Unconfirmed:
     def clear(self) -> None:
         """Forget all messages; ids go on."""
         self._sent.clear()
-        self._due.clear()
+        self.due.clear()
 
 
 def content_digest(payload: bytes, gzip: int | None, encrypted: bool) -> bytes:
@@ -104,14 +100,11 @@ class Remembered:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._known: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
+        self._clean_at = float("-inf")
+        """Until then none is too old."""
 
     def __len__(self) -> int:
         return len(self._known)
-
-    @staticmethod
-    def digest(message: Envelope) -> bytes:
-        """The fingerprint that identifies a message, beside its id."""
-        return content_digest(message.payload, message.gzip, bool(message.encryption))
 
     def holds(self, message_id: int, digest: bytes, now: float) -> bool:
         """Whether the message was delivered recently."""
@@ -120,10 +113,19 @@ class Remembered:
 
     def add(self, message_id: int, digest: bytes, now: float, life: float) -> None:
         """The message was delivered, and may arrive again for so long; forget those too old, or too many."""
-        self._known.pop(message_id, None)
-        self._known[message_id] = (digest, now + life)
-        while len(self._known) > self._capacity or next(iter(self._known.values()))[1] <= now:
-            self._known.popitem(last=False)
+        known = self._known
+        if message_id in known:
+            del known[message_id]
+        known[message_id] = (digest, now + life)
+        if len(known) > self._capacity or now >= self._clean_at:
+            self._clean(now)
+
+    def _clean(self, now: float) -> None:
+        """Forget those too old, from the oldest on, or too many."""
+        known = self._known
+        while len(known) > self._capacity or next(iter(known.values()))[1] <= now:
+            known.popitem(last=False)
+        self._clean_at = next(iter(known.values()))[1]
 
     def forget_all_but(self, message_id: int | None) -> None:
         """WOLP-10, WOLP-28: forget all but the message that caused it: that may arrive again like any other."""

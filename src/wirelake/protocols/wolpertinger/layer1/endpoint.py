@@ -10,9 +10,9 @@ from wirelake.errors import DecodeError, LocalProtocolError
 from wirelake.protocols.kernel import FAULT, KIND
 from wirelake.protocols.wolpertinger.events import Noticed
 from wirelake.protocols.wolpertinger.faults import SPLITTING, UNREADABLE, Fault
-from wirelake.protocols.wolpertinger.layer1.confirmation import Remembered, Unconfirmed
+from wirelake.protocols.wolpertinger.layer1.confirmation import Remembered, Unconfirmed, content_digest
 from wirelake.protocols.wolpertinger.layer1.fragments import Assembly, split
-from wirelake.protocols.wolpertinger.messages import Encryption, Envelope, Result, ResultCode, TextKind
+from wirelake.protocols.wolpertinger.messages import Encryption, Envelope, ResultCode, TextKind
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.wolpertinger.scanner import (
     FRAGMENT_COUNT,
@@ -23,8 +23,9 @@ from wirelake.protocols.wolpertinger.scanner import (
     ODD_CODE,
     ODD_PAYLOAD,
     ODDITIES,
+    RESULT,
 )
-from wirelake.protocols.wolpertinger.wire import BLANKS, Keys, encode, encode_plain, message, opened, sealed
+from wirelake.protocols.wolpertinger.wire import BLANKS, Keys, encode, encode_plain, envelope, opened, sealed
 
 __all__ = ["Confirmed", "Delivered", "Layer1", "Outcome", "Piece", "Undelivered"]
 
@@ -36,7 +37,12 @@ _ODD: Final = {
 }
 
 
-class Delivered(msgspec.Struct, frozen=True):
+# Members of enums that every text reads.
+_RESULT: Final = TextKind.RESULT.value
+_CLEAR: Final = Encryption.NONE
+
+
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """A message of the peer: whole, decrypted and confirmed."""
 
     message_id: int
@@ -48,7 +54,7 @@ class Piece(msgspec.Struct, frozen=True):
     """WOLP-21: a fragment arrived: the peer is alive."""
 
 
-class Confirmed(msgspec.Struct, frozen=True):
+class Confirmed(msgspec.Struct, frozen=True, gc=False):
     """A message of ours has arrived."""
 
     message_id: int
@@ -77,11 +83,15 @@ class Layer1:
         self._assembly = Assembly(options.fragment_timeout, characters, options.max_incomplete)
         self._output: list[bytes] = []
         self._outcomes: list[Outcome] = []
+        self._limits = options.limits
+        self._life = options.life(1)
+        self._plain_size = -1 if options.compress else min(options.fragment_size // 4 * 3, options.limits.max_reassembled_size)
+        """Bytes of a payload in clear that needs neither gzip nor fragments."""
 
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next."""
-        unconfirmed, incomplete = self._unconfirmed.deadline, self._assembly.deadline
+        unconfirmed, incomplete = self._unconfirmed.due.first, self._assembly.deadline
         return incomplete if unconfirmed is None else unconfirmed if incomplete is None else min(unconfirmed, incomplete)
 
     @property
@@ -101,6 +111,8 @@ class Layer1:
 
     def messages(self) -> list[bytes]:
         """The texts to send now; they are gone from here."""
+        if not self._output:
+            return []
         messages, self._output = self._output, []
         return messages
 
@@ -114,18 +126,18 @@ class Layer1:
 
         Raises LocalProtocolError.
         """
-        limits = self.options.limits
-        if len(payload) > limits.max_reassembled_size:  # WOLP-29
-            raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(payload)} bytes, limit {limits.max_reassembled_size}")
-        if (self.keys is None or in_clear) and not self.options.compress and -(-len(payload) // 3) * 4 <= self.options.fragment_size:
-            message_id = self._unconfirmed.next_id()
+        limits, unconfirmed = self._limits, self._unconfirmed
+        if len(payload) <= self._plain_size and (self.keys is None or in_clear):
+            message_id = unconfirmed.next_id()
             text = encode_plain(message_id, payload, limits)
             self._output.append(text)
-            self._unconfirmed.add(message_id, [text], now)
+            unconfirmed.add(message_id, [text], now)
             return message_id
+        if len(payload) > limits.max_reassembled_size:  # WOLP-29
+            raise LocalProtocolError(Fault.TEXT_OVER_LIMIT, f"{len(payload)} bytes, limit {limits.max_reassembled_size}")
         what = sealed(payload, None if in_clear else self.keys, compress=self.options.compress)
         pieces = split(what.text, self.options.fragment_size)
-        message_id = self._unconfirmed.next_id()
+        message_id = unconfirmed.next_id()
         if len(pieces) == 1:
             texts = [encode(Envelope(message_id, what.text, what.gzip, what.encryption), limits)]
         else:
@@ -134,7 +146,7 @@ class Layer1:
                 for index, piece in enumerate(pieces)
             ]
         self._output += texts
-        self._unconfirmed.add(message_id, texts, now)
+        unconfirmed.add(message_id, texts, now)
         return message_id
 
     def receive(self, data: bytes, row: list[int], now: float) -> None:
@@ -144,15 +156,17 @@ class Layer1:
         if row[FAULT] and row[FAULT] in UNREADABLE:
             self._refuse(row, Fault(row[FAULT]), now)
             return
-        envelope = message(data, row)
-        if isinstance(envelope, Result):
-            self._take_result(envelope)
-        elif len(self._unconfirmed) >= self.options.max_unconfirmed:
+        if row[KIND] == _RESULT:
+            self._take_result(row[RESULT], row[MESSAGE_ID])
+            return
+        if len(self._unconfirmed) >= self.options.max_unconfirmed:
             self._outcomes.append(Noticed(Fault.TOO_BUSY))
-        elif envelope.fragment_count is None:
-            self._take(envelope, now)
+            return
+        whole = envelope(data, row)
+        if whole.fragment_count is None:
+            self._take(whole, now, self._life)
         else:
-            self._take_piece(envelope, now)
+            self._take_piece(whole, now)
 
     def tick(self, now: float, *, listening: bool = True) -> None:
         """Time passed: messages are sent again or given up (WOLP-10), and so are incomplete ones (WOLP-9)."""
@@ -199,41 +213,43 @@ class Layer1:
         if code is not None and row[MESSAGE_ID] >= 0 and row[KIND] != TextKind.RESULT:
             self._result(code, row[MESSAGE_ID])
 
-    def _take_result(self, result: Result) -> None:
-        if not self._unconfirmed.confirm(result.message_id):
-            self._outcomes.append(Noticed(Fault.RESULT_UNMATCHED, f"message {result.message_id}"))
-        elif result.code == ResultCode.SUCCESS:
-            self._outcomes.append(Confirmed(result.message_id))
+    def _take_result(self, code: int, message_id: int) -> None:
+        if not self._unconfirmed.confirm(message_id):
+            self._outcomes.append(Noticed(Fault.RESULT_UNMATCHED, f"message {message_id}"))
+        elif not code:  # success
+            self._outcomes.append(Confirmed(message_id))
         else:
-            code = result.code if result.code <= ResultCode.INVALID_FORMAT else ResultCode.UNKNOWN_ERROR  # WOLP-4
-            self._outcomes.append(Undelivered(result.message_id, code))
+            known = code if code <= ResultCode.INVALID_FORMAT else ResultCode.UNKNOWN_ERROR  # WOLP-4
+            self._outcomes.append(Undelivered(message_id, known))
 
-    def _take_piece(self, envelope: Envelope, now: float) -> None:
+    def _take_piece(self, piece: Envelope, now: float) -> None:
         self._outcomes.append(Piece())
-        joined = self._assembly.add(envelope, now)
+        joined = self._assembly.add(piece, now)
         if isinstance(joined, Fault):
-            self._outcomes.append(Noticed(joined, f"message {envelope.message_id}"))
+            self._outcomes.append(Noticed(joined, f"message {piece.message_id}"))
             if (code := joined.rule.result) is not None:
-                self._result(code, envelope.message_id)
+                self._result(code, piece.message_id)
         elif joined is not None:
-            self._take(joined, now, envelope.fragment_count or 1)
+            self._take(joined, now, self.options.life(piece.fragment_count or 1))
 
-    def _take(self, envelope: Envelope, now: float, pieces: int = 1) -> None:
-        """A whole message: known again, or opened and confirmed (WOLP-10)."""
-        digest = self._remembered.digest(envelope)
-        if self._remembered.holds(envelope.message_id, digest, now):
-            self._outcomes.append(Noticed(Fault.MESSAGE_REPEATED, f"message {envelope.message_id}"))
-            self._result(ResultCode.SUCCESS, envelope.message_id)
+    def _take(self, whole: Envelope, now: float, life: float) -> None:
+        """A whole message: known again, or opened, remembered for so long and confirmed (WOLP-10)."""
+        message_id, text, encryption = whole.message_id, whole.payload, whole.encryption
+        digest = content_digest(text, whole.gzip, encryption is not _CLEAR)
+        if self._remembered.holds(message_id, digest, now):
+            self._outcomes.append(Noticed(Fault.MESSAGE_REPEATED, f"message {message_id}"))
+            self._result(ResultCode.SUCCESS, message_id)
             return
+        base64 = text.translate(None, BLANKS)
         try:
-            payload = opened(envelope.payload, envelope.gzip, envelope.encryption, self.keys, self.options.limits)
+            payload = opened(base64, whole.gzip, encryption, self.keys, self._limits)
         except DecodeError as reason:
             fault = cast(Fault, reason.fault)
-            self._outcomes.append(Noticed(fault, f"message {envelope.message_id}"))
-            self._result(cast(int, fault.rule.result), envelope.message_id)
+            self._outcomes.append(Noticed(fault, f"message {message_id}"))
+            self._result(cast(int, fault.rule.result), message_id)
             return
-        if envelope.payload.translate(None, BLANKS) != envelope.payload:
+        if len(base64) != len(text):
             self._outcomes.append(Noticed(Fault.PAYLOAD_BLANKS))
-        self._remembered.add(envelope.message_id, digest, now, self.options.life(pieces))
-        self._result(ResultCode.SUCCESS, envelope.message_id)
-        self._outcomes.append(Delivered(envelope.message_id, payload, envelope.encryption is not Encryption.NONE))
+        self._remembered.add(message_id, digest, now, life)
+        self._output.append(b"result:0;message_id:%d;" % message_id)
+        self._outcomes.append(Delivered(message_id, payload, encryption is not _CLEAR))

@@ -62,12 +62,11 @@ def common(data: bytes, start: int, stop: int) -> list[int] | None:
 
     None: `scan` has to read it.
     """
-    found = _COMMON.match(data, start, stop)
-    if found is None:
+    if (found := _COMMON.match(data, start, stop)) is None:
         return None
     end = found.end()
     message_id, encrypted, code, of = found.groups()
-    if code is not None:
+    if message_id is None:
         return [start, stop - start, _RESULT, 0, start, 0, 0, int(of), int(code), -1, 0, -1, -1, end, 0, 0] if end == stop else None
     if data.find(b";", end, stop) >= 0:  # there is more
         return None
@@ -89,15 +88,14 @@ class Lines(Buffer):
         return self._scan_all(data)
 
     def _whole_lines(self, data: bytes) -> Iterable[Frames]:
-        rows, at = [], 0
-        while at < len(data):
+        rows, at, size = [], 0, len(data)
+        while at < size:
             end = data.index(b"\n", at)
-            row = measure(data, at, end, self._all_limits)
+            row = common(data, at, end) or measure(data, at, end, self._all_limits)
             row[LENGTH] += 1
             rows.append(row)
             at = end + 1
-        self._sizes = []
-        self._keep(data, at, 0)
+        self._sizes, self._chunks, self._last, self._end, self._needed = [], [], data, size, 1
         return ((data, rows, []),)
 
     def _scan_all(self, data: bytes) -> Iterator[Frames]:

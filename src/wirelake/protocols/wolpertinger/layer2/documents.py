@@ -63,10 +63,8 @@ def decode(data: bytes, limits: DocumentLimits = DocumentLimits()) -> Message | 
     """Read a document: its message, or why it is rejected; never raises."""
     root = None
     try:
-        if len(data) <= limits.max_size:
-            short = _short(_decoded(data), limits)
-            if short is not None:
-                return short
+        if len(data) <= limits.max_size and (short := _short(_decoded(data), limits)) is not None:
+            return short
         root = read(data, limits)
         _check_root(root)
         return message(root)
@@ -127,15 +125,12 @@ def _short(text: str, limits: DocumentLimits) -> Message | None:
     pairs = _OBJECT.findall(inside) if inside else ()
     if len(pairs) + _ENVELOPE > limits.max_elements:
         return None
-    values: list[Value] = []
-    for data_type, content in pairs:
-        reader = PRIMITIVES.get(data_type)
-        if reader is None:
-            return None
-        try:
-            values.append(reader(_ENTITY.sub(_replaced, content) if "&" in content else content))
-        except RemoteProtocolError:
-            return None
+    try:
+        values: list[Value] = [
+            PRIMITIVES[data_type](content if "&" not in content else _ENTITY.sub(_replaced, content)) for data_type, content in pairs
+        ]
+    except (KeyError, RemoteProtocolError):
+        return None
     if root == "RemoteMethodCall":
         return Call(component or "", method, identifier, tuple(values)) if method is not None and holder == "Parameters" else None
     if method is not None or holder != "ResponseValue" or len(values) > 1:

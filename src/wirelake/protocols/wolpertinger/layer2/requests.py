@@ -10,7 +10,7 @@ from wirelake.protocols.wolpertinger.events import Step
 __all__ = ["IncomingCalls", "OutgoingCalls", "Pending"]
 
 
-class Pending(msgspec.Struct, frozen=True):
+class Pending(msgspec.Struct, frozen=True, gc=False):
     """A call of ours."""
 
     call_id: str
@@ -28,7 +28,8 @@ class OutgoingCalls:
         self._pending: dict[str, Pending] = {}
         self._message_of: dict[str, int] = {}
         self._call_of: dict[int, str] = {}
-        self._due: Expiries[str] = Expiries()
+        self.due: Expiries[str] = Expiries()
+        """When to look for calls that waited too long; there may be none, if the peer showed a sign of life."""
         self._alive_at = float("-inf")
 
     def __len__(self) -> int:
@@ -36,14 +37,6 @@ class OutgoingCalls:
 
     def __contains__(self, call_id: str) -> bool:
         return call_id in self._pending
-
-    @property
-    def deadline(self) -> float | None:
-        """When to look for calls that waited too long.
-
-        There may be none then, if the peer showed a sign of life.
-        """
-        return self._due.first
 
     def add(self, pending: Pending) -> None:
         """A call is going to be sent."""
@@ -66,7 +59,7 @@ class OutgoingCalls:
         pending = self._pending[call_id]
         if not pending.returns:
             return self.take(call_id)
-        self._due.set(call_id, now + pending.timeout)
+        self.due.set(call_id, now + pending.timeout)
         return None
 
     def undelivered(self, message_id: int) -> Pending | None:
@@ -74,17 +67,17 @@ class OutgoingCalls:
         call_id = self._call_of.get(message_id)
         return None if call_id is None else self.take(call_id)
 
-    def message_of(self, call_id: str) -> int | None:
-        """The message that carried a call."""
-        return self._message_of.get(call_id)
-
-    def take(self, call_id: str) -> Pending | None:
-        """A call has an outcome, or is given up."""
-        self._due.drop(call_id)
+    def answered(self, call_id: str) -> tuple[int | None, Pending | None]:
+        """A response or an error came: the message that carried the call, and the call; it is gone from here."""
+        self.due.drop(call_id)
         message_id = self._message_of.pop(call_id, None)
         if message_id is not None:
             del self._call_of[message_id]
-        return self._pending.pop(call_id, None)
+        return message_id, self._pending.pop(call_id, None)
+
+    def take(self, call_id: str) -> Pending | None:
+        """A call has an outcome, or is given up."""
+        return self.answered(call_id)[1]
 
     def alive(self, now: float) -> None:
         """WOLP-21: the peer showed that it is alive: all calls have their time again."""
@@ -93,10 +86,10 @@ class OutgoingCalls:
     def expire(self, now: float) -> list[Pending]:
         """Calls that waited too long."""
         expired = []
-        for call_id in self._due.take(now):
+        for call_id in self.due.take(now):
             pending = self._pending[call_id]
             if self._alive_at + pending.timeout > now:
-                self._due.set(call_id, self._alive_at + pending.timeout)
+                self.due.set(call_id, self._alive_at + pending.timeout)
             else:
                 self.take(call_id)
                 expired.append(pending)
@@ -108,7 +101,7 @@ class OutgoingCalls:
         self._pending.clear()
         self._message_of.clear()
         self._call_of.clear()
-        self._due.clear()
+        self.due.clear()
         return gone
 
 
@@ -142,7 +135,8 @@ class IncomingCalls:
 
     def component_of(self, call_id: str) -> str | None:
         """The component that handles a call; None: it is not open."""
-        return self._awaited.get(call_id, self._void.get(call_id))
+        component = self._awaited.get(call_id)
+        return self._void.get(call_id) if component is None else component
 
     def is_awaited(self, call_id: str) -> bool:
         """Whether the peer waits for a response."""
@@ -150,8 +144,8 @@ class IncomingCalls:
 
     def finish(self, call_id: str) -> None:
         """A call was answered, or needs no answer."""
-        self._void.pop(call_id, None)
-        self._awaited.pop(call_id, None)
+        if self._awaited.pop(call_id, None) is None:
+            self._void.pop(call_id, None)
         if not self._awaited:
             self.next_heartbeat = None
 

@@ -200,6 +200,7 @@ _RANGES: Final[dict[type[_Integer], tuple[DataType, int, int]]] = {
     UInt64: (DataType.UINT64, 0, (1 << 64) - 1),
 }
 """The data type of each, and the numbers it holds; a plain int takes the first that fits."""
+_ALL_RANGES: Final = tuple(_RANGES.values())
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 _INFINITIES: Final = {
     "inf": math.inf,
@@ -323,8 +324,11 @@ def _boolean(text: str) -> bool:
 
 def _integer(kind: type[_Integer]) -> Callable[[str], Value]:
     data_type, lowest, highest = _RANGES[kind]
+    short = len(str(highest))
 
     def read(text: str) -> Value:
+        if len(text) < short and text.isascii() and text.isdigit():  # by far the commonest
+            return kind(text)
         number = integer(text, lowest, highest)
         return _refused(data_type, text) if number is None else kind(number)
 
@@ -367,10 +371,10 @@ PRIMITIVES: Final[dict[str, Callable[[str], Value]]] = {
 
 
 def _write_integer(value: int) -> tuple[DataType, str]:
-    ranges = [_RANGES[type(value)]] if isinstance(value, _Integer) else _RANGES.values()
-    for data_type, lowest, highest in ranges:
+    known = _RANGES.get(type(value))  # type: ignore[arg-type]
+    for data_type, lowest, highest in _ALL_RANGES if known is None else (known,):
         if lowest <= value <= highest:
-            return data_type, str(int(value))
+            return data_type, int.__repr__(value)
     raise LocalProtocolError(Fault.VALUE_UNSENDABLE, f"{type(value).__name__} does not hold a number of {value.bit_length()} bits")
 
 

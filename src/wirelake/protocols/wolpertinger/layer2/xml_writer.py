@@ -15,6 +15,7 @@ from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, ErrorCode, Message, Response
 from wirelake.protocols.wolpertinger.layer2.values import (
     ClientInfo,
+    DataType,
     DirectoryObject,
     FileObject,
     MountInfo,
@@ -45,13 +46,12 @@ def document(message: Message, *, dotnet: bool = False) -> str:
 
 def _body(message: Message, dotnet: bool) -> tuple[str, str]:
     if isinstance(message, Call):
+        before, after = _around_call_id(message.component, message.method)
         inside = "".join([_object(value, dotnet) for value in message.parameters])
-        head = _name("ComponentName", message.component) + _call_id(message.call_id) + _name("MethodName", message.method)
-        return "RemoteMethodCall", f"{head}<Parameters>{inside}</Parameters>"
+        return "RemoteMethodCall", f"{before}{_call_id(message.call_id)}{after}{inside}</Parameters>"
     if isinstance(message, Response):
         inside = "" if message.value is None else _object(message.value, dotnet)
-        head = _name("ComponentName", message.component) + _call_id(message.call_id)
-        return "RemoteMethodResponse", f"{head}<ResponseValue>{inside}</ResponseValue>"
+        return "RemoteMethodResponse", f"{_component(message.component)}{_call_id(message.call_id)}<ResponseValue>{inside}</ResponseValue>"
     if message.code not in _CODES:
         raise LocalProtocolError(Fault.ERROR_CODE_INVALID, f"{message.code} is none of the 17 codes")  # WOLP-15
     inside = "" if message.call_id is None else _call_id(message.call_id)
@@ -59,6 +59,7 @@ def _body(message: Message, dotnet: bool) -> tuple[str, str]:
 
 
 _CODES: Final = frozenset(ErrorCode)
+_STRING: Final = DataType.STRING
 
 
 def _object(value: object, dotnet: bool) -> str:
@@ -66,7 +67,7 @@ def _object(value: object, dotnet: bool) -> str:
     primitive = written(value, dotnet=dotnet)
     if primitive is not None:
         data_type, text = primitive
-        return f'<object type="{data_type}">{_escaped(text)}</object>'
+        return f'<object type="{data_type}">{_escaped(text) if data_type is _STRING else text}</object>'
     if isinstance(value, (list, tuple)):
         return f'<object type="list">{"".join([_object(item, dotnet) for item in value])}</object>'
     if isinstance(value, (Call, Response, Error)):
@@ -126,13 +127,19 @@ def _call_id(text: str) -> str:
     identifier = guid(text)
     if identifier is None:
         raise LocalProtocolError(Fault.CALL_ID_INVALID, repr(text))
-    return _tag("CallId", identifier)
+    return f"<CallId>{identifier}</CallId>"
 
 
 @lru_cache(maxsize=NAMES)
-def _name(name: str, text: str) -> str:
-    """As `_text`: names of components and methods are few, and every message has some."""
-    return _text(name, text)
+def _component(name: str) -> str:
+    """The beginning of a response: names of components and methods are few, and every message has some."""
+    return _text("ComponentName", name)
+
+
+@lru_cache(maxsize=NAMES)
+def _around_call_id(component: str, method: str) -> tuple[str, str]:
+    """The elements of a call before and after its CallId."""
+    return _text("ComponentName", component), _text("MethodName", method) + "<Parameters>"
 
 
 def _texts(name: str, texts: Iterable[str]) -> str:
