@@ -138,7 +138,7 @@ def link_with(agreed: Keys | None, sent: list[int]) -> Layer1:
     """A link whose messages with these ids wait for results."""
     link = Layer1(Options(), agreed)
     for message_id in sent:
-        link._unconfirmed._last_id = message_id - 1
+        link.unconfirmed.last_id = message_id - 1
         assert link.send(b"", 0.0) == message_id
     link.messages()
     return link

@@ -171,11 +171,6 @@ class Driver:
         if due is not None and (self._timer is None or due < self._due):
             self._arm()
 
-    def _plan_flush(self) -> None:
-        if not self._flush_planned:
-            self._flush_planned = True
-            self._loop.call_soon(self._settle)
-
     @property
     def busy(self) -> bool:
         """There is enough to send already: wait with `ready`."""
@@ -357,10 +352,11 @@ class Driver:
                 self._push()
             events = session.events()
         if session.ended is None:
-            if gather:
-                self._plan_flush()  # only now: tasks that the events have woken send first
-            else:
+            if not gather:
                 self._arm()
+            elif not self._flush_planned:  # only now: tasks that the events have woken send first
+                self._flush_planned = True
+                self._loop.call_soon(self._settle)
             return
         if gather:
             self._push()

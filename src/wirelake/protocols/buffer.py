@@ -81,7 +81,8 @@ class Buffer:
         self._arrays: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
         """Rows and parts that compiled scans write to; made when first needed."""
         self._chunks: list[bytes] = []
-        self._size = 0
+        self.size = 0
+        """How many bytes `rest` has."""
         self._needed = 1
         self._last = b""
         self._end = 0
@@ -102,14 +103,9 @@ class Buffer:
         """What is buffered and not yet a whole frame."""
         return self._last[self._end :] + b"".join(self._chunks)
 
-    @property
-    def size(self) -> int:
-        """How many bytes that is."""
-        return self._size
-
     def clear(self) -> None:
         """Drop what is buffered: nothing more will be read."""
-        self._chunks, self._last, self._end, self._size = [], b"", 0, 0
+        self._chunks, self._last, self._end, self.size = [], b"", 0, 0
         self._lists = self._arrays = self.bulk = self.take_run = None
         self.lost = True
 
@@ -130,7 +126,7 @@ class Buffer:
 
     def glance(self, data: bytes) -> tuple[list[int], list[int]] | None:
         """The row and parts of what arrived, if it is exactly one message of the commonest forms; else None, and `feed` takes it."""
-        if self._glance is None or self._size or self.lost or (seen := self._glance(data, self.limits)) is None:
+        if self._glance is None or self.size or self.lost or (seen := self._glance(data, self.limits)) is None:
             return None
         self._last, self._end, self._needed = data, len(data), 1
         if self._sizes:
@@ -146,8 +142,8 @@ class Buffer:
             self._chunks.append(self._last[self._end :])
         self._last, self._end = b"", 0
         self._chunks.append(data)
-        self._size += len(data)
-        if self._size < self._needed:
+        self.size += len(data)
+        if self.size < self._needed:
             return
         whole = data if len(self._chunks) == 1 else b"".join(self._chunks)
         scan, view, row_table, part_table = self._choose(whole)
@@ -239,8 +235,8 @@ class Buffer:
         The next `feed` cuts it off once, however many batches there were.
         """
         self._chunks = []
-        self._size = len(whole) - end
-        self._needed = max(need, self._size + 1)
+        self.size = len(whole) - end
+        self._needed = max(need, self.size + 1)
         self._last, self._end = whole, end
 
     def _table(self, flat: Numbers, count: int) -> list[list[int]]:

@@ -40,6 +40,8 @@ class StreamSession(Generic[EventT]):
 
     def events(self) -> list[EventT]:
         """Take the events since the last call."""
+        if not self._events:
+            return []
         events, self._events = self._events, []
         return events
 

@@ -137,7 +137,7 @@ class World:
         assert set(self.outcomes) == set(self.expected)
         for one in self.sides:
             assert (one.pending, one.serving, one.deadline, one._waiting) == (0, 0, None, [])
-            assert one._layer1.unconfirmed == 0
+            assert len(one._layer1.unconfirmed) == 0
             assert one._layer1._assembly.weight == 0
 
 

@@ -61,7 +61,7 @@ def test_wolp_3_ids_are_accepted_to_2_32_and_sent_to_2_31():
     for bad in ("4294967296", "-1", "99999999999999999999999999"):
         assert reply_to(f"message_id:{bad};") == []
     one = session()
-    one._layer1._unconfirmed._last_id = 2147483646
+    one._layer1.unconfirmed.last_id = 2147483646
     for _ in range(2):
         one.call("Sample", "Void", (), 0.0, returns=False)
     assert [decode(text).message_id for text in one.messages()] == [2147483647, 1]
@@ -70,7 +70,7 @@ def test_wolp_3_ids_are_accepted_to_2_32_and_sent_to_2_31():
 def test_wolp_3_an_id_that_is_still_unconfirmed_is_not_used_again():
     one = session()
     one.call("Sample", "Void", (), 0.0, returns=False)
-    one._layer1._unconfirmed._last_id = 2147483647
+    one._layer1.unconfirmed.last_id = 2147483647
     one.call("Sample", "Void", (), 0.0, returns=False)
     assert [decode(text).message_id for text in one.messages()] == [1, 2]
 

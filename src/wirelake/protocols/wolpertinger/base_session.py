@@ -40,6 +40,9 @@ class BaseSession(StreamSession[SessionEvent]):
         self.ended: Ended | None = None
         self.available = True
         """WOLP-10: whether the peer confirms messages, as far as we know."""
+        self._document_limits = options.documents
+        self._dotnet = options.dotnet
+        self._max_calls = options.max_calls
         self._draw = draw
         self._layer1 = Layer1(options, trust_state.keys)
         self._buffer = buffer(options.limits)
@@ -93,7 +96,8 @@ class BaseSession(StreamSession[SessionEvent]):
 
         Return the call_id, which the event of its outcome has, too.
         """
-        self._require_open()
+        if self.ended is not None:
+            self._require_open()
         return self._call(component, method, tuple(parameters), now, returns=returns, timeout=timeout)
 
     def cancel(self, call_id: str) -> None:
@@ -106,11 +110,12 @@ class BaseSession(StreamSession[SessionEvent]):
         A void method has no answer (WOLP-19).
         """
         requests = self._peer_requests
-        component = requests.component_of(call_id)
-        if component is None or self.ended is not None:
+        if self.ended is not None:
             return False
-        if requests.is_awaited(call_id):
+        if (component := requests.awaited.get(call_id)) is not None:
             self._send(Response(component, call_id, value), now)
+        elif call_id not in requests.void:
+            return False
         requests.finish(call_id)
         return True
 
@@ -161,7 +166,7 @@ class BaseSession(StreamSession[SessionEvent]):
         timeout: float | None,
         step: Step | None = None,
     ) -> str:
-        if len(self._requests) >= self.options.max_calls and step is None:  # WOLP-29
+        if len(self._requests.pending) >= self._max_calls and step is None:  # WOLP-29
             raise LocalProtocolError(Fault.CALLS_OVER_LIMIT, f"{len(self._requests)} calls")
         call_id = self._call_id()
         pending = Pending(call_id, method, returns, self.options.call_timeout if timeout is None else timeout, step)
@@ -175,8 +180,8 @@ class BaseSession(StreamSession[SessionEvent]):
 
     def _send(self, message: Call | Response | Error, now: float, *, at_once: bool = False) -> None:
         """Send a message; while a KeyExchange of ours is not answered, keep it until then."""
-        document = documents.encode(message, dotnet=self.options.dotnet)
-        if self._authentication.offering and not at_once:
+        document = documents.encode(message, dotnet=self._dotnet)
+        if not at_once and self._authentication.offering:
             self._waiting.append((message, document))
         else:
             self._send_now(message, document, now)

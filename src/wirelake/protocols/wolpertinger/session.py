@@ -99,14 +99,15 @@ class Session(BaseSession):
 
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes of a stream of lines; never raises."""
-        for taken, rows, _ in self._buffer.feed(data):
+        buffer = self._buffer
+        for taken, rows, _ in buffer.feed(data):
             for row in rows:
                 if self.ended is not None:
                     return
                 self._receive_row(taken, row, now)
-        if self._buffer.size:
+        if buffer.size:
             self._note_traffic(len(data), now)
-        if self._buffer.lost and self.ended is None:  # WOLP-29
+        if buffer.lost and self.ended is None:  # WOLP-29
             self._end(Ended(Ending.CLOSED, self.speaker, True, Fault.TEXT_OVER_LIMIT))
 
     def receive_text(self, text: str | bytes, now: float) -> None:
@@ -150,7 +151,7 @@ class Session(BaseSession):
     @property
     def asked(self) -> int:
         """See Drivable: every message asks for a result."""
-        return self._layer1.last_id
+        return self._layer1.unconfirmed.last_id
 
     def drained(self, count: int, now: float) -> None:
         """As EMP-32: bytes that were sent before the last message have left."""
@@ -179,7 +180,7 @@ class Session(BaseSession):
 
     def _take(self, delivered: Delivered, now: float) -> None:
         """Take a message: check the state machine, then handle its document."""
-        document = documents.decode(delivered.payload, self.options.documents)
+        document = documents.decode(delivered.payload, self._document_limits)
         kind = message_kind(None if isinstance(document, Rejected) else document, delivered.encrypted)
         before = self.state
         if not self._advance(self.peer, kind):
@@ -224,15 +225,15 @@ class Session(BaseSession):
             self._send(Error(call.component, entry.rule.error_code or ErrorCode.UNSPECIFIED, call.call_id), now)
         elif entry.built_in:
             self._take_built_in(call, entry.method, delivered, now)
-        elif call.call_id in self._peer_requests:
-            self._events.append(Noticed(Fault.CALL_ID_IN_FLIGHT, call.call_id))
-        elif entry.declared.returns and len(self._peer_requests) >= self.options.max_calls:  # WOLP-29
+        elif (call_id := call.call_id) in (requests := self._peer_requests).awaited or call_id in requests.void:
+            self._events.append(Noticed(Fault.CALL_ID_IN_FLIGHT, call_id))
+        elif (returns := entry.returns) and len(requests.awaited) >= self._max_calls:  # WOLP-29
             self._events.append(Noticed(Fault.CALLS_OVER_LIMIT))
-            self._send(Error(entry.component, ErrorCode.UNSPECIFIED, call.call_id), now)
+            self._send(Error(entry.component, ErrorCode.UNSPECIFIED, call_id), now)
         else:
-            self._peer_requests.take(call.call_id, entry.component, entry.declared.returns, now)
-            size = len(delivered.payload)
-            self._events.append(CallReceived(call.call_id, entry.component, entry.method, call.parameters, entry.declared.returns, size))
+            component = entry.component
+            requests.take(call_id, component, returns, now)
+            self._events.append(CallReceived(call_id, component, entry.method, call.parameters, returns, len(delivered.payload)))
 
     def _take_built_in(self, call: Call, method: str, delivered: Delivered, now: float) -> None:
         if method == "Heartbeat":  # WOLP-21
@@ -267,8 +268,8 @@ class Session(BaseSession):
 
     def _take_response(self, response: Response, now: float) -> None:
         message_id, pending = self._requests.answered(response.call_id)
-        if message_id is not None:
-            self._layer1.settle(message_id)
+        if message_id is not None:  # it has arrived, as its answer shows: do not wait for its result any more
+            self._layer1.unconfirmed.confirm(message_id)
         if pending is None or not pending.returns:
             self._events.append(Noticed(Fault.RESPONSE_UNMATCHED, response.call_id))
             if self.state is State.ENCRYPTED and self._layer1.keys is None:  # a key we did not ask for, or gave up
@@ -283,7 +284,7 @@ class Session(BaseSession):
     def _take_error(self, error: Error, now: float) -> None:
         message_id, pending = (None, None) if error.call_id is None else self._requests.answered(error.call_id)
         if message_id is not None:
-            self._layer1.settle(message_id)
+            self._layer1.unconfirmed.confirm(message_id)
         if pending is None:
             self._events.append(ErrorReceived(error.component, error.code, error.call_id))
         else:

@@ -28,39 +28,36 @@ class Unconfirmed:
     def __init__(self, timeout: float, retries: int) -> None:
         self._timeout = timeout
         self._retries = retries
-        self._sent: dict[int, _Sent] = {}
+        self.sent: dict[int, _Sent] = {}
+        """By their id."""
         self.due: Expiries[int] = Expiries()
         """When each message is sent again, or given up."""
-        self._last_id = 0
+        self.last_id = 0
+        """The last id that was used."""
 
     def __len__(self) -> int:
-        return len(self._sent)
+        return len(self.sent)
 
     def __contains__(self, message_id: int) -> bool:
-        return message_id in self._sent
-
-    @property
-    def last_id(self) -> int:
-        """The last id that was used."""
-        return self._last_id
+        return message_id in self.sent
 
     def next_id(self) -> int:
         """WOLP-3: 1 to 2147483647, then 1 again; never that of a message that is still unconfirmed."""
         while True:
-            self._last_id = self._last_id % HIGHEST_SENT_ID + 1
-            if self._last_id not in self._sent:
-                return self._last_id
+            self.last_id = self.last_id % HIGHEST_SENT_ID + 1
+            if self.last_id not in self.sent:
+                return self.last_id
 
     def add(self, message_id: int, texts: list[bytes], now: float) -> None:
         """A message was sent, in so many fragments."""
         timeout = self._timeout if len(texts) == 1 else self._timeout * len(texts)
-        self._sent[message_id] = _Sent(texts, timeout, self._retries)
+        self.sent[message_id] = _Sent(texts, timeout, self._retries)
         self.due.set(message_id, now + timeout)
 
     def confirm(self, message_id: int) -> bool:
         """A result arrived; return whether the message waited for one."""
         self.due.drop(message_id)
-        return self._sent.pop(message_id, None) is not None
+        return self.sent.pop(message_id, None) is not None
 
     def expire(self, now: float, *, listening: bool = True) -> tuple[list[bytes], list[int]]:
         """Time passed: texts to send again, and messages that are given up.
@@ -70,20 +67,20 @@ class Unconfirmed:
         again: list[bytes] = []
         lost = []
         for message_id in self.due.take(now):
-            sent = self._sent[message_id]
+            sent = self.sent[message_id]
             if sent.retries or not listening:
                 if listening:
                     sent.retries -= 1
                     again += sent.texts
                 self.due.set(message_id, now + sent.timeout)
             else:
-                del self._sent[message_id]
+                del self.sent[message_id]
                 lost.append(message_id)
         return again, lost
 
     def clear(self) -> None:
         """Forget all messages; ids go on."""
-        self._sent.clear()
+        self.sent.clear()
         self.due.clear()
 
 

@@ -77,12 +77,14 @@ class Layer1:
         self.options = options
         self.keys = keys
         """The keys that encrypt and decrypt, once agreed on."""
-        self._unconfirmed = Unconfirmed(options.confirm_timeout, options.retries)
+        self.unconfirmed = Unconfirmed(options.confirm_timeout, options.retries)
+        """Messages of ours without a result."""
         self._remembered = Remembered(options.max_remembered)
         characters = -(-options.limits.max_reassembled_size // 3) * 4
         self._assembly = Assembly(options.fragment_timeout, characters, options.max_incomplete)
         self._output: list[bytes] = []
         self._outcomes: list[Outcome] = []
+        self._max_unconfirmed = options.max_unconfirmed
         self._limits = options.limits
         self._life = options.life(1)
         self._plain_size = -1 if options.compress else min(options.fragment_size // 4 * 3, options.limits.max_reassembled_size)
@@ -91,23 +93,13 @@ class Layer1:
     @property
     def deadline(self) -> float | None:
         """When `tick` wants to be called next."""
-        unconfirmed, incomplete = self._unconfirmed.due.first, self._assembly.deadline
+        unconfirmed, incomplete = self.unconfirmed.due.first, self._assembly.deadline
         return incomplete if unconfirmed is None else unconfirmed if incomplete is None else min(unconfirmed, incomplete)
 
     @property
     def has_understood(self) -> bool:
         """Whether something came of the last text beside what was noticed."""
         return any(not isinstance(outcome, Noticed) for outcome in self._outcomes)
-
-    @property
-    def last_id(self) -> int:
-        """The id of the message that was sent last."""
-        return self._unconfirmed.last_id
-
-    @property
-    def unconfirmed(self) -> int:
-        """Messages of ours without a result."""
-        return len(self._unconfirmed)
 
     def messages(self) -> list[bytes]:
         """The texts to send now; they are gone from here."""
@@ -126,7 +118,7 @@ class Layer1:
 
         Raises LocalProtocolError.
         """
-        limits, unconfirmed = self._limits, self._unconfirmed
+        limits, unconfirmed = self._limits, self.unconfirmed
         if len(payload) <= self._plain_size and (self.keys is None or in_clear):
             message_id = unconfirmed.next_id()
             text = encode_plain(message_id, payload, limits)
@@ -159,7 +151,7 @@ class Layer1:
         if row[KIND] == _RESULT:
             self._take_result(row[RESULT], row[MESSAGE_ID])
             return
-        if len(self._unconfirmed) >= self.options.max_unconfirmed:
+        if len(self.unconfirmed.sent) >= self._max_unconfirmed:
             self._outcomes.append(Noticed(Fault.TOO_BUSY))
             return
         whole = envelope(data, row)
@@ -170,14 +162,10 @@ class Layer1:
 
     def tick(self, now: float, *, listening: bool = True) -> None:
         """Time passed: messages are sent again or given up (WOLP-10), and so are incomplete ones (WOLP-9)."""
-        again, lost = self._unconfirmed.expire(now, listening=listening)
+        again, lost = self.unconfirmed.expire(now, listening=listening)
         self._output += again
         self._outcomes += [Undelivered(message_id, ResultCode.TIMEOUT) for message_id in lost]
         self._outcomes += [Noticed(Fault.FRAGMENTS_TIMED_OUT, f"message {message_id}") for message_id in self._assembly.expire(now)]
-
-    def settle(self, message_id: int) -> None:
-        """A message has arrived, as its answer shows: do not wait for its result any more."""
-        self._unconfirmed.confirm(message_id)
 
     def forget(self, message_id: int | None) -> None:
         """WOLP-10: a peer that establishes a connection may restart its ids.
@@ -193,7 +181,7 @@ class Layer1:
         """
         self.keys = None
         self._assembly.clear()
-        self._unconfirmed.clear()
+        self.unconfirmed.clear()
         self._remembered.forget_all_but(message_id)
 
     # Internal.
@@ -214,7 +202,7 @@ class Layer1:
             self._result(code, row[MESSAGE_ID])
 
     def _take_result(self, code: int, message_id: int) -> None:
-        if not self._unconfirmed.confirm(message_id):
+        if not self.unconfirmed.confirm(message_id):
             self._outcomes.append(Noticed(Fault.RESULT_UNMATCHED, f"message {message_id}"))
         elif not code:  # success
             self._outcomes.append(Confirmed(message_id))

@@ -83,7 +83,7 @@ class Lines(Buffer):
 
     def feed(self, data: bytes) -> Iterable[Frames]:
         """Take bytes; give whole lines. After `lost`, bytes are dropped."""
-        if not self._size and not self.lost and len(data) <= self._all_limits.max_text_size and data.endswith(b"\n"):
+        if not self.size and not self.lost and len(data) <= self._all_limits.max_text_size and data.endswith(b"\n"):
             return self._whole_lines(data)  # by far the commonest
         return self._scan_all(data)
 
@@ -106,11 +106,11 @@ class Lines(Buffer):
         if self._end < len(self._last):
             self._chunks.append(self._last[self._end :])
         self._last, self._end = b"", 0
-        before = self._size
+        before = self.size
         self._chunks.append(data)
-        self._size += len(data)
+        self.size += len(data)
         last = data.rfind(b"\n")
-        if last < 0 and self._size <= self._all_limits.max_text_size:
+        if last < 0 and self.size <= self._all_limits.max_text_size:
             return
         whole = data if len(self._chunks) == 1 else b"".join(self._chunks)
         rows, at = [], 0

@@ -26,8 +26,14 @@ class MethodEntry(msgspec.Struct, frozen=True):
 
     component: str
     method: str
-    declared: Method
+    returns: bool
+    trust: int
+    parameters: tuple[str, ...] | None
     built_in: bool
+
+
+def _entry(component: str, name: str, method: Method, built_in: bool) -> MethodEntry:
+    return MethodEntry(component, name, method.returns, method.trust, method.parameters, built_in)
 
 
 class Directory:
@@ -38,7 +44,7 @@ class Directory:
         for built_in, all_components in ((False, components), (True, _BUILT_IN)):
             for component, methods in all_components.items():
                 entries = self._entries.setdefault(component.lower(), {})
-                entries.update({name: MethodEntry(component, name, method, built_in) for name, method in methods.items()})
+                entries.update({name: _entry(component, name, method, built_in) for name, method in methods.items()})
 
     def look_up(self, call: Call, trust: int) -> MethodEntry | Fault:
         """WOLP-20: check component, method, trust, parameters, in this order.
@@ -51,9 +57,9 @@ class Directory:
         entry = methods.get(call.method)
         if entry is None:
             return Fault.METHOD_UNKNOWN
-        if trust < entry.declared.trust:
+        if trust < entry.trust:
             return Fault.TRUST_TOO_LOW
-        expected = entry.declared.parameters
+        expected = entry.parameters
         if expected is not None and tuple(map(type_of, call.parameters)) != expected:
             return Fault.PARAMETERS_WRONG
         return entry

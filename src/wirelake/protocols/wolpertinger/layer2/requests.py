@@ -25,7 +25,8 @@ class OutgoingCalls:
     """The calls of ours without an outcome."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, Pending] = {}
+        self.pending: dict[str, Pending] = {}
+        """By their id."""
         self._message_of: dict[str, int] = {}
         self._call_of: dict[int, str] = {}
         self.due: Expiries[str] = Expiries()
@@ -33,18 +34,18 @@ class OutgoingCalls:
         self._alive_at = float("-inf")
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self.pending)
 
     def __contains__(self, call_id: str) -> bool:
-        return call_id in self._pending
+        return call_id in self.pending
 
     def add(self, pending: Pending) -> None:
         """A call is going to be sent."""
-        self._pending[pending.call_id] = pending
+        self.pending[pending.call_id] = pending
 
     def sent(self, call_id: str, message_id: int) -> None:
         """It was sent with this message; a call that was given up meanwhile is ignored."""
-        if call_id in self._pending:
+        if call_id in self.pending:
             self._message_of[call_id] = message_id
             self._call_of[message_id] = call_id
 
@@ -56,7 +57,7 @@ class OutgoingCalls:
         call_id = self._call_of.get(message_id)
         if call_id is None:
             return None
-        pending = self._pending[call_id]
+        pending = self.pending[call_id]
         if not pending.returns:
             return self.take(call_id)
         self.due.set(call_id, now + pending.timeout)
@@ -73,7 +74,7 @@ class OutgoingCalls:
         message_id = self._message_of.pop(call_id, None)
         if message_id is not None:
             del self._call_of[message_id]
-        return message_id, self._pending.pop(call_id, None)
+        return message_id, self.pending.pop(call_id, None)
 
     def take(self, call_id: str) -> Pending | None:
         """A call has an outcome, or is given up."""
@@ -87,7 +88,7 @@ class OutgoingCalls:
         """Calls that waited too long."""
         expired = []
         for call_id in self.due.take(now):
-            pending = self._pending[call_id]
+            pending = self.pending[call_id]
             if self._alive_at + pending.timeout > now:
                 self.due.set(call_id, self._alive_at + pending.timeout)
             else:
@@ -97,8 +98,8 @@ class OutgoingCalls:
 
     def clear(self) -> list[Pending]:
         """WOLP-28: all of them are given up."""
-        gone = list(self._pending.values())
-        self._pending.clear()
+        gone = list(self.pending.values())
+        self.pending.clear()
         self._message_of.clear()
         self._call_of.clear()
         self.due.clear()
@@ -111,42 +112,37 @@ class IncomingCalls:
     def __init__(self, interval: float, max_void: int) -> None:
         self._interval = interval
         self._max_void = max_void
-        self._awaited: dict[str, str] = {}
-        self._void: dict[str, str] = {}
+        self.awaited: dict[str, str] = {}
+        """Calls that wait for a response -> their component."""
+        self.void: dict[str, str] = {}
+        """The latest calls without a response -> their component: they may still fail."""
         self.next_heartbeat: float | None = None
         """WOLP-21: when to send a heartbeat, because a call is still being handled."""
 
     def __len__(self) -> int:
-        return len(self._awaited)
-
-    def __contains__(self, call_id: str) -> bool:
-        return call_id in self._awaited or call_id in self._void
+        return len(self.awaited)
 
     def take(self, call_id: str, component: str, returns: bool, now: float) -> None:
         """The peer calls. Of calls without a response the latest are kept, because they may still fail."""
         if returns:
-            self._awaited[call_id] = component
+            self.awaited[call_id] = component
             if self.next_heartbeat is None:
                 self.next_heartbeat = now + self._interval
             return
-        self._void[call_id] = component
-        if len(self._void) > self._max_void:
-            del self._void[next(iter(self._void))]
+        self.void[call_id] = component
+        if len(self.void) > self._max_void:
+            del self.void[next(iter(self.void))]
 
     def component_of(self, call_id: str) -> str | None:
         """The component that handles a call; None: it is not open."""
-        component = self._awaited.get(call_id)
-        return self._void.get(call_id) if component is None else component
-
-    def is_awaited(self, call_id: str) -> bool:
-        """Whether the peer waits for a response."""
-        return call_id in self._awaited
+        component = self.awaited.get(call_id)
+        return self.void.get(call_id) if component is None else component
 
     def finish(self, call_id: str) -> None:
         """A call was answered, or needs no answer."""
-        if self._awaited.pop(call_id, None) is None:
-            self._void.pop(call_id, None)
-        if not self._awaited:
+        if self.awaited.pop(call_id, None) is None:
+            self.void.pop(call_id, None)
+        if not self.awaited:
             self.next_heartbeat = None
 
     def beat(self, now: float) -> bool:
@@ -158,6 +154,6 @@ class IncomingCalls:
 
     def clear(self) -> None:
         """WOLP-28: none of them needs an answer any more."""
-        self._awaited.clear()
-        self._void.clear()
+        self.awaited.clear()
+        self.void.clear()
         self.next_heartbeat = None

@@ -230,7 +230,7 @@ def parse(data_type: str, text: str) -> Value:
     return PRIMITIVES[data_type](text)
 
 
-def written(value: object, *, dotnet: bool = False) -> tuple[DataType, str] | None:
+def written(value: object, dotnet: bool = False) -> tuple[DataType, str] | None:
     """WOLP-18: the data type and the text of a primitive value.
 
     None for a list or a complex one, which are no texts.
@@ -374,7 +374,7 @@ def _write_integer(value: int) -> tuple[DataType, str]:
     known = _RANGES.get(type(value))  # type: ignore[arg-type]
     for data_type, lowest, highest in _ALL_RANGES if known is None else (known,):
         if lowest <= value <= highest:
-            return data_type, int.__repr__(value)
+            return data_type, f"{value:d}"
     raise LocalProtocolError(Fault.VALUE_UNSENDABLE, f"{type(value).__name__} does not hold a number of {value.bit_length()} bits")
 
 

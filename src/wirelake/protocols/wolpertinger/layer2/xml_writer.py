@@ -64,8 +64,7 @@ _STRING: Final = DataType.STRING
 
 def _object(value: object, dotnet: bool) -> str:
     """WOLP-19: one typed value; null is none."""
-    primitive = written(value, dotnet=dotnet)
-    if primitive is not None:
+    if (primitive := written(value, dotnet)) is not None:
         data_type, text = primitive
         return f'<object type="{data_type}">{_escaped(text) if data_type is _STRING else text}</object>'
     if isinstance(value, (list, tuple)):
