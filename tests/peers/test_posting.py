@@ -40,7 +40,7 @@ def test_the_first_message_is_sent_at_once_and_nothing_is_planned():
         driver, session, written = driven()
         post(driver, session, b"1")
         assert written == [b"1"]
-        assert not driver._flush_planned
+        assert not driver.flush_planned
 
     run(main)
 

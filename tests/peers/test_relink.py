@@ -67,6 +67,28 @@ def test_a_sender_that_waits_is_acknowledged_without_a_timer():
     run(main)
 
 
+def test_a_sender_that_never_pauses_lets_others_run():
+    async def main():
+        turns, taker = [0], Taker()
+
+        async def others():
+            while True:
+                turns[0] += 1
+                await asyncio.sleep(0)
+
+        async with serve(ANY, {DEMO: taker}) as listener, connect(listener.address, DEMO) as link:
+            channel, other = link.channel(CHAN), asyncio.ensure_future(others())
+            for _ in range(8000):
+                receipt = await channel.post(bytes(128))
+            assert turns[0] >= 10, "a megabyte is sent in slices of 64 KiB"
+            assert turns[0] < 4000, "and not message by message"
+            assert await receipt is Outcome.CONSUMED
+            other.cancel()
+        assert len(taker.bodies) == 8000
+
+    run(main)
+
+
 def test_a_slow_reader_has_consumed_all_but_the_message_it_works_on():
     """RELINK-18: what was read in one turn of the loop is reported at its end, though more waits, and so is what comes later."""
 

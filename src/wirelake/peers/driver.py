@@ -84,7 +84,8 @@ class Driver:
         self._record = record
         self._gather = gather
         self._loop = asyncio.get_running_loop()
-        self._flush_planned = False
+        self.flush_planned = False
+        """What the session has to say is sent when this turn of the loop ends: `wake` would only count it."""
         self._is_fresh = True
         """Nothing was sent by `post` since bytes arrived, or since the last planned flush."""
         self._planned = 0
@@ -152,8 +153,8 @@ class Driver:
         The first output in a turn of the event loop is sent at once, all other output of the turn together at its end.
         """
         self._planned += size
-        if not self._flush_planned and not self._is_settling:
-            self._flush_planned = True
+        if not self.flush_planned and not self._is_settling:
+            self.flush_planned = True
             self._loop.call_soon(self._settle)
             if self._is_fresh:
                 self._push()
@@ -163,7 +164,7 @@ class Driver:
 
         Then the first message after a receipt needs no flush at the end of the turn: a request that follows a response is one write.
         """
-        if not self._is_fresh or self._flush_planned or self._is_settling:
+        if not self._is_fresh or self.flush_planned or self._is_settling:
             self.wake(size)
             return
         self._is_fresh = False
@@ -335,7 +336,7 @@ class Driver:
         session = self._session
         events = session.events()
         if not gather:
-            self._flush_planned, self._is_fresh = False, True
+            self.flush_planned, self._is_fresh = False, True
             if not events:  # else what they cause is sent together with what is there
                 self._push()
                 events = session.events()
@@ -354,8 +355,8 @@ class Driver:
         if session.ended is None:
             if not gather:
                 self._arm()
-            elif not self._flush_planned:  # only now: tasks that the events have woken send first
-                self._flush_planned = True
+            elif not self.flush_planned:  # only now: tasks that the events have woken send first
+                self.flush_planned = True
                 self._loop.call_soon(self._settle)
             return
         if gather:
