@@ -62,18 +62,20 @@ def jit(function: Callable[..., object], fingerprint: str) -> Callable[..., obje
     Returns the function itself if Numba is switched off.
     """
     import numba  # noqa: PLC0415 - half a second that a short command must not pay
+    from numba.core.options import DefaultOptions  # noqa: PLC0415 - see above
 
+    options = {name: value for name, value in OPTIONS.items() if hasattr(DefaultOptions, name)}  # another Numba may not know them
     njit: Any = numba.njit  # its types lack the options
     where = folder()
     if where is None:
-        plain: Callable[..., object] = njit(**OPTIONS)(function)
+        plain: Callable[..., object] = njit(**options)(function)
         return plain
     config: Any = numba.config  # its names are made when it is imported
     before, config.CACHE_DIR = config.CACHE_DIR, str(where / fingerprint)  # read once, when the dispatcher is made
     try:
-        dispatcher: Callable[..., object] = njit(cache=True, **OPTIONS)(function)
+        dispatcher: Callable[..., object] = njit(cache=True, **options)(function)
     except RuntimeError:  # Numba finds no folder that it can write
-        uncached: Callable[..., object] = njit(**OPTIONS)(function)
+        uncached: Callable[..., object] = njit(**options)(function)
         return uncached
     finally:
         config.CACHE_DIR = before
