@@ -64,7 +64,7 @@ def jit(function: Callable[..., object], fingerprint: str) -> Callable[..., obje
     import numba  # noqa: PLC0415 - half a second that a short command must not pay
     from numba.core.options import DefaultOptions  # noqa: PLC0415 - see above
 
-    options = {name: value for name, value in OPTIONS.items() if hasattr(DefaultOptions, name)}  # another Numba may not know them
+    options = {name: value for name, value in OPTIONS.items() if name in vars(DefaultOptions)}  # another Numba may not know them
     njit: Any = numba.njit  # its types lack the options
     where = folder()
     if where is None:
