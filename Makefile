@@ -53,8 +53,8 @@ demo: $(VENV)/.lake  ## Run peers, record, ingest, report: the whole pipeline on
 quick: $(VENV)/.test  ## Run the tests that need neither Spark nor much time, in two processes (WORKERS)
 	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --hypothesis-profile quick -m 'not spark and not slow and not long'
 
-test: $(VENV)/.test  ## Run all tests in two processes (WORKERS), those with Spark in one of them; lists the slowest and the skipped ones
-	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),2) --dist loadfile --no-loadscope-reorder --durations 20 -rs
+test: $(VENV)/.test  ## Run all tests in three processes (WORKERS), those with Spark in one of them; lists the slowest and the skipped ones
+	@$(BIN)/python -m pytest --numprocesses $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --durations 20 -rs
 
 coverage: $(VENV)/.coverage  ## Report branch coverage of protocols/ and lake/, kernels as plain Python (TESTS: folders, ARGS: of pytest)
 	@rm -rf .coverage && mkdir .coverage

@@ -9,8 +9,8 @@ The steps are those of Spark's tasks, without Spark: `read_split` and the rows t
 of all tables and of the index. They run compiled, as tasks do for captures of this size, and once before on a small capture, to load
 kernels. The rivals read the first packets of the same files; the CPU of their start, measured with one packet, is taken off.
 
-Beside them, each in processes of its own: the peak memory of a process that takes a large capture through all steps; two such processes
-at once against one after the other; and the CPU of a whole `wirelake ingest` without gold tables, kernels compiled before.
+Beside them, each in processes of its own: two processes that take a capture through all steps at once, against one after the other; and of
+a whole `wirelake ingest` without gold tables, kernels compiled before, the CPU, and the peak memory of a Python worker for a large capture.
 
 Goals: at most 2 µs a packet in all; at least 50 times `tshark -T ek` and 5 times dpkt, which reads headers only. Memory below
 512 MiB for 5 GB; two cores at least 1.7 times one; an ingest of 283,000 packets within 20 s of CPU.
@@ -137,16 +137,8 @@ def ingest(path: Path, lake: Path) -> tuple[dict[str, float], int]:
 # Processes of their own.
 
 
-def child(path: Path, lake: Path) -> tuple[float, float]:
-    """Take a capture through all steps in a process of its own; returns its seconds, and its peak memory in MiB."""
-    return children([(path, lake)])
-
-
-def children(tasks: Sequence[tuple[Path, Path]]) -> tuple[float, float]:
-    """Take captures through all steps, each in a process of its own. All begin when all are ready.
-
-    Returns seconds from the beginning to the end of the last, and the largest peak memory in MiB.
-    """
+def children(tasks: Sequence[tuple[Path, Path]]) -> float:
+    """Seconds that processes take for a capture each, begun together; each in a process that did a small capture before."""
     command = [sys.executable, __file__, "--child"]
     started = [
         subprocess.Popen([*command, str(path), str(lake)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for path, lake in tasks
@@ -154,17 +146,16 @@ def children(tasks: Sequence[tuple[Path, Path]]) -> tuple[float, float]:
     for process in started:
         assert process.stdout is not None
         process.stdout.readline()
-    begin, peaks = time.monotonic(), []
+    begin = time.monotonic()
     for process in started:
         assert process.stdin is not None
         process.stdin.write("begin\n")
         process.stdin.flush()
     for process in started:
-        output, _ = process.communicate()
+        process.communicate()
         if process.returncode:
             raise RuntimeError(f"a process that ingests ended with {process.returncode}: its error is above")
-        peaks.append(float(output))
-    return time.monotonic() - begin, max(peaks)
+    return time.monotonic() - begin
 
 
 def be_child(path: Path, lake: Path) -> None:
@@ -174,7 +165,6 @@ def be_child(path: Path, lake: Path) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     ingest(path, lake)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 def _large(path: Path, seed: int, size: int) -> None:
@@ -186,10 +176,10 @@ def _large(path: Path, seed: int, size: int) -> None:
 
 
 def peak_memory(folder: Path, seed: int, size: int) -> tuple[int, float]:
-    """The bytes of a large capture of long connections, and the peak memory in MiB of the process that takes it."""
+    """The bytes of a large capture of long connections, and the peak memory in MiB of a Python worker of its ingest."""
     path = folder / "large.pcap"
     _large(path, seed, size)
-    _, peak = child(path, folder / "large")
+    _, peak = command_ingest(path, folder / "large")
     written = path.stat().st_size
     path.unlink()
     shutil.rmtree(folder / "large")
@@ -205,14 +195,14 @@ def two_cores(folder: Path, seed: int, size: int) -> float:
     _large(path, seed, size)
     alone, both = [], []
     for turn in range(CORES_TURNS):
-        alone.append(child(path, folder / f"alone-{turn}")[0])
-        both.append(children([(path, folder / f"both-{turn}-{number}") for number in range(2)])[0])
+        alone.append(children([(path, folder / f"alone-{turn}")]))
+        both.append(children([(path, folder / f"both-{turn}-{number}") for number in range(2)]))
     path.unlink()
     return 2 * min(alone) / min(both)
 
 
-def cold(path: Path, lake: Path) -> float:
-    """CPU seconds of a whole `wirelake ingest`, Spark's included."""
+def command_ingest(path: Path, lake: Path) -> tuple[float, float]:
+    """CPU seconds of a whole `wirelake ingest`, Spark's included, and the most memory in MiB that one of its Python processes held."""
     process = subprocess.Popen(
         [sys.executable, "-m", "wirelake", "ingest", "--no-gold", str(lake), str(path)],
         stdout=subprocess.DEVNULL,
@@ -220,11 +210,11 @@ def cold(path: Path, lake: Path) -> float:
     )
     meter = Meter(process.pid)
     process.wait()
-    cost = meter.cost()
+    cost, (_, most) = meter.cost(), meter.peaks()
     meter.close()
     if process.returncode:
         raise RuntimeError(f"wirelake ingest ended with {process.returncode}: run it by hand on a capture of packet_captures.py")
-    return cost.jvm + cost.python
+    return cost.jvm + cost.python, most / (1 << 20)
 
 
 # The rivals.
@@ -334,7 +324,7 @@ def _processes(folder: Path, seed: int, share: int, goals: list[dict[str, Any]])
     """Measure what takes processes of its own; adds goals."""
     path = folder / "long.pcap"
     size, peak = peak_memory(folder, seed, LARGE_BYTES // share)
-    times, seconds = two_cores(folder, seed, CORES_BYTES // share), cold(path, folder / "cold")
+    times, seconds = two_cores(folder, seed, CORES_BYTES // share), command_ingest(path, folder / "cold")[0]
     goals += [
         {"goal": f"memory < {MAX_MIB} MiB for {size / 1e9:.1f} GB", "reached": peak < MAX_MIB, "found": f"{peak:.0f} MiB"},
         {"goal": f"two cores >= {TIMES_CORES} x one, without Spark", "reached": times >= TIMES_CORES, "found": f"{times:.2f} x"},

@@ -1,4 +1,4 @@
-"""EMP: which requests were answered, which were not? Peers talk and are recorded; exchanges are built from that, without a lake."""
+"""EMP: which requests were answered, which were not? Peers talk and are recorded; an ingest pairs requests with answers."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ from wirelake.lake.tables.schema import Table
 
 __all__ = ["ROW_GROUP_BYTES", "GoldFile", "Sheet", "Sheets", "whole"]
 
-ROW_GROUP_BYTES: Final = 16 * 1024 * 1024
+ROW_GROUP_BYTES: Final = 12 * 1024 * 1024
 """Bytes of Arrow memory a table may hold before they become a row group.
 
-The memory of a task is this times the tables.
+The memory of a task is this times the tables, and again for sorting. With 16 MiB a worker held 30 MiB more, and took the same CPU.
 """
 
 _COMPRESSION: Final = "snappy"
