@@ -177,6 +177,42 @@ def test_frames_of_all_kinds_among_each_other():
     run(main)
 
 
+@pytest.mark.parametrize("is_server", [True, False])
+def test_a_frame_cut_anywhere_is_one_though_its_bytes_look_like_another(is_server):
+    """The library has read a head and waits: what follows, a mask or a payload, is no head."""
+    looks = b"\x82\x81\x82\x80" if is_server else b""
+    payload = apply_mask(b"\x82\x01abcde", looks) if is_server else b"\x82\x01abcde"
+    flag = 0x80 if is_server else 0
+    raw = bytes((0x02, flag | len(payload))) + looks + payload + bytes((0x80, flag)) + looks
+
+    async def main():
+        client, server, one, two = await both()
+        reader, writer = (server, one) if is_server else (client, two)
+        for cut in range(len(raw)):
+            async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+                reading = group.create_task(take(reader, 7))
+                for piece in (raw[:cut], raw[cut:]):
+                    writer.send(piece)
+                    for _ in range(3):
+                        await asyncio.sleep(0)
+            assert reading.result() == b"\x82\x01abcde", cut
+        await client.close()
+        await server.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("cut", [None, 1])
+def test_a_refusal_with_a_body_is_told_at_once(cut):
+    async def main():
+        one, two = pair(cut)
+        two.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+        with pytest.raises(OSError, match="403"):
+            await asyncio.wait_for(websocket.connect(one, TARGET), 5)
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     ("said", "code"),
     [

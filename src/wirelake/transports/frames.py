@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LARGEST", "MASK", "read", "write"]
+__all__ = ["LARGEST", "MASK", "read", "size_of", "write"]
 
 BINARY: Final = 0x82
 """The first byte of a whole binary message."""
@@ -33,6 +33,11 @@ def write(message: bytes, mask: bytes, apply_mask: ApplyMask) -> bytes:
     size, flag = len(message), MASKED if mask else 0
     head = bytes((BINARY, flag | size)) if size < TWO_BYTES else bytes((BINARY, flag | TWO_BYTES)) + size.to_bytes(2)
     return head + mask + apply_mask(message, mask) if mask else head + message
+
+
+def size_of(payload: int, masked: bool) -> int:
+    """Return how many bytes the frame of a payload takes at least: a sender may write a size in more bytes than it needs."""
+    return 2 + (0 if payload < TWO_BYTES else 2 if payload <= LARGEST else 8) + (MASK if masked else 0) + payload
 
 
 def read(data: bytes, masked: bool, apply_mask: ApplyMask) -> tuple[list[bytes], int, bool]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from wirelake.extras import library
 from wirelake.transports.address import ENCRYPTED, Target
-from wirelake.transports.frames import LARGEST, MASK, read, write
+from wirelake.transports.frames import LARGEST, MASK, read, size_of, write
 from wirelake.transports.stream import Stream
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ MAX_FRAME: Final = 16 * 1024 * 1024 + 1024
 """Bytes of a frame we take at most: it is held until it is whole."""
 SUBPROTOCOL: Final = "yamp"
 """YAMP-14: echoed if it is offered, never asked for."""
+HEAD_END: Final = b"\r\n\r\n"
+"""Ends the opening handshake of a side; frames follow."""
 HANDSHAKE_TIMEOUT: Final = 10.0
 """Seconds a peer may take for the opening handshake."""
 NORMAL: Final = 1000
@@ -43,7 +45,7 @@ _PONG: Final = b"\x8a"
 class WebSocketStream:
     """A WebSocket connection."""
 
-    def __init__(self, inner: Stream, protocol: Any, kind: str) -> None:
+    def __init__(self, inner: Stream, protocol: Any, kind: str, early: bytes = b"") -> None:
         self.kind = kind
         self.local = inner.local
         self.remote = inner.remote
@@ -59,7 +61,9 @@ class WebSocketStream:
         """The pong to the newest ping, if it is not sent yet."""
         self._over = False
         """The peer sends no more, or nothing that we read."""
-        self._early = self._payload()
+        self._unframed = 0
+        """Bytes that the library has, and that belong to no frame it has told of: it is in the middle of one."""
+        self._early = self._take(early)
         """What came with the end of the opening handshake."""
 
     async def receive(self) -> bytes:
@@ -149,22 +153,27 @@ class WebSocketStream:
 
         Simple frames are read here, unless the library is in the middle of a message.
         """
-        if self._protocol.reader.buffer or self._protocol.current_size is not None or self._protocol.state is not self._open:
-            self._protocol.receive_data(arrived)
-            return self._payload()
+        if self._unframed or self._protocol.current_size is not None or self._protocol.state is not self._open:
+            return self._give(arrived)
         whole = self._tail + arrived if self._tail else arrived
         pieces, at, is_simple = read(whole, self._is_server, self._apply_mask)
         self._tail = whole[at:] if is_simple else b""
         if not is_simple and at < len(whole):
-            self._protocol.receive_data(whole[at:])
-            pieces.append(self._payload())
+            pieces.append(self._give(whole[at:]))
         return b"".join(pieces)
+
+    def _give(self, data: bytes) -> bytes:
+        """Let the library read; returns the payload of what it tells of."""
+        self._unframed += len(data)
+        self._protocol.receive_data(data)
+        return self._payload()
 
     def _payload(self) -> bytes:
         """The bytes of the binary messages that arrived."""
         pieces: list[bytes] = []
         opcodes = self._opcodes
         for frame in self._protocol.events_received():
+            self._unframed -= size_of(len(frame.data), self._is_server)
             if frame.opcode is opcodes.BINARY or frame.opcode is opcodes.CONT:
                 pieces.append(frame.data)
             elif frame.opcode is opcodes.TEXT:
@@ -209,28 +218,39 @@ async def connect(inner: Stream, target: Target, *, max_frame: int = MAX_FRAME) 
     protocol = _library("client").ClientProtocol(uri, origin=origin, max_size=(None, max_frame))
     protocol.send_request(protocol.connect())
     inner.send(b"".join(protocol.data_to_send()))
-    await _shake_hands(inner, protocol)
-    return WebSocketStream(inner, protocol, target.scheme)
+    _, early = await _shake_hands(inner, protocol)
+    return WebSocketStream(inner, protocol, target.scheme, early)
 
 
 async def accept(inner: Stream, scheme: str, *, max_frame: int = MAX_FRAME) -> WebSocketStream:
     """The opening handshake of a server; raises OSError if there is none."""
     protocol = _library("server").ServerProtocol(select_subprotocol=_select, max_size=(None, max_frame))
-    request = await _shake_hands(inner, protocol)
+    request, early = await _shake_hands(inner, protocol)
     protocol.send_response(protocol.accept(request))
     inner.send(b"".join(protocol.data_to_send()))
     if protocol.handshake_exc is not None:
         await _refuse(inner, protocol.handshake_exc)
-    return WebSocketStream(inner, protocol, scheme)
+    return WebSocketStream(inner, protocol, scheme, early)
 
 
-async def _shake_hands(inner: Stream, protocol: Any) -> Any:
-    """Read until the peer's half of the opening handshake is there; gives it."""
+async def _shake_hands(inner: Stream, protocol: Any) -> tuple[Any, bytes]:
+    """Read until the peer's half of the opening handshake is there; returns it, and the bytes behind it.
+
+    The library gets no bytes of frames here: whether it is in the middle of a frame, only counting them tells.
+    """
+    seen, given = b"", 0
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT):
             while True:
                 if arrived := await inner.receive():
-                    protocol.receive_data(arrived)
+                    seen += arrived
+                    head, end, _ = seen.partition(HEAD_END)
+                    stop = len(head) + len(end)
+                    protocol.receive_data(seen[given:stop])
+                    given = max(given, stop)
+                    if not protocol.events and given < len(seen):  # the body of a refusal
+                        protocol.receive_data(seen[given:])
+                        given = len(seen)
                 else:
                     protocol.receive_eof()
                 if protocol.handshake_exc is not None:
@@ -238,7 +258,7 @@ async def _shake_hands(inner: Stream, protocol: Any) -> Any:
                         inner.send(b"".join(pieces))
                     await _refuse(inner, protocol.handshake_exc)
                 if protocol.events:
-                    return protocol.events.pop(0)
+                    return protocol.events.pop(0), seen[given:]
     except TimeoutError:
         inner.abort()
         raise OSError(f"no WebSocket handshake in {HANDSHAKE_TIMEOUT:g} s") from None
