@@ -14,10 +14,14 @@ from typing import Any, Final
 import pytest
 from hypothesis import settings
 
-__all__ = ["QUICK_EXAMPLES", "WHOLE_EXAMPLES", "each", "examples", "seeds"]
+__all__ = ["QUICK_EXAMPLES", "SOAK_EXAMPLES", "TEST_EXAMPLES", "each", "examples", "seeds"]
 
 WHOLE_EXAMPLES: Final = 100
-"""Examples of a Hypothesis test in `make test`, unless it says otherwise."""
+"""What the counts of tests are for: each command runs its share of them."""
+TEST_EXAMPLES: Final = 50
+"""Examples of a Hypothesis test in `make test`, unless it says otherwise; the same each time."""
+SOAK_EXAMPLES: Final = 1000
+"""Examples of such a test in `make soak`; others each time."""
 QUICK_EXAMPLES: Final = 15
 """Examples of such a test in `make quick`."""
 
@@ -25,7 +29,7 @@ Test = Callable[..., None]
 
 
 def examples(count: int, **more: Any) -> settings:
-    """So many examples of a Hypothesis test in `make test`, and a share of them in `make quick`."""
+    """Set the examples of a Hypothesis test: half as many in `make test`, fewer in `make quick`, ten times as many in `make soak`."""
     return settings(max_examples=max(1, count * settings().max_examples // WHOLE_EXAMPLES), **more)
 
 

@@ -1,4 +1,4 @@
-"""Make every run the same: fixed Hypothesis examples, no deadlines, kernels reset after each test.
+"""Make every run the same: fixed Hypothesis examples (`make soak` draws others), no deadlines, kernels reset after each test.
 
 This file also marks tests that need Spark, and puts all that share a Spark session into one process of a parallel run.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from tests.cases import QUICK_EXAMPLES, WHOLE_EXAMPLES
+from tests.cases import QUICK_EXAMPLES, SOAK_EXAMPLES, TEST_EXAMPLES
 
 from wirelake.protocols import kernel
 
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
-settings.register_profile("wirelake", derandomize=True, deadline=None, max_examples=WHOLE_EXAMPLES)
+settings.register_profile("wirelake", derandomize=True, deadline=None, max_examples=TEST_EXAMPLES)
 settings.register_profile("quick", parent=settings.get_profile("wirelake"), max_examples=QUICK_EXAMPLES)
+settings.register_profile("soak", deadline=None, max_examples=SOAK_EXAMPLES, print_blob=True)
 settings.load_profile("wirelake")
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +39,7 @@ def shares_session(file: str) -> bool:
 
     By the text of the file: the process that schedules tests does not import them. A mistake costs a second session, and nothing else.
     """
-    if not file.startswith(("tests/lake/", "tests/cluster/")):
+    if not file.startswith(("tests/lake/", "tests/cluster/", "tests/docs/")):
         return False
     text = (ROOT / file).read_text()
     return bool(_TAKES_SESSION.search(text) or (_TAKES_LAKE.search(text) and not _HAS_LAKE.search(text)))

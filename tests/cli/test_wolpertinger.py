@@ -93,8 +93,7 @@ def test_calls_trust_and_the_end(secrets):
     assert len(list(key_log.load(log))) == 4, "one for each session of level 2 and more, whatever became of it"
 
 
-@pytest.mark.slow
-def test_what_is_missing_is_said(secrets):
+def test_what_is_missing_is_said(secrets, wirelake):
     for words, hint in (
         (("call", "wolpertinger", "tcp://127.0.0.1:1", "A.B", "--level", 4), "--user and --password"),
         (("call", "wolpertinger", "tcp://127.0.0.1:1", "A.B", "--level", 3), "--cluster-key"),
@@ -107,9 +106,9 @@ def test_what_is_missing_is_said(secrets):
         (("serve", "wolpertinger", "xmpp://a@b", "--xmpp-server", "nowhere"), "HOST:PORT"),
         (("call", "wolpertinger", "xmpp://a@b/c@d", "A.B", "--xmpp-password", secrets / "none"), "cannot read the password"),
     ):
-        done = run(*words)
-        assert (done.returncode, hint in done.stderr) == (64, True), done.stderr
-    assert run("call", "wolpertinger", "tcp://127.0.0.1:1", "A.B").returncode == 69
+        outcome = wirelake(*words)
+        assert (outcome.code, hint in outcome.talk) == (64, True), outcome.talk
+    assert wirelake("call", "wolpertinger", "tcp://127.0.0.1:1", "A.B").code == 69
 
 
 @pytest.mark.slow

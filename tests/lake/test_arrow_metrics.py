@@ -52,7 +52,7 @@ def by_spark(spark, tables):
     return metrics.build(*frames).toArrow()
 
 
-@pytest.mark.parametrize(("seed", "rows"), [(2, 60), (3, 800)])
+@pytest.mark.parametrize(("seed", "rows"), [pytest.param(2, 60, marks=pytest.mark.long), (3, 800)])
 def test_random_tables_give_the_rows_that_spark_gives(spark, seed, rows):
     tables = random_tables(seed, rows)
     built = metrics_of(*tables)

@@ -45,7 +45,7 @@ def by_spark(spark, index):
     return topology.build(topology.pairs(rows)).toArrow()
 
 
-@pytest.mark.parametrize(("seed", "rows"), [(2, 80), (4, 2000)])
+@pytest.mark.parametrize(("seed", "rows"), [pytest.param(2, 80, marks=pytest.mark.long), (4, 2000)])
 def test_random_indexes_give_the_rows_that_spark_gives(spark, seed, rows):
     index = random_index(seed, rows)
     built = topology_of(index)

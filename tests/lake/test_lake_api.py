@@ -74,20 +74,25 @@ def test_tables_come_straight_from_captures_as_an_ingest_makes_them(spark, lake)
         assert rows or each.name in ("event_mesh", "wolpertinger")
 
 
-def test_a_table_is_built_from_frames_as_an_ingest_builds_it(spark, lake):
-    seen = open_lake(lake)
+def test_inputs_of_a_table_are_named():
     assert inputs_of("exchanges") == (
         *("messages", "emp", "event_mesh", "relink", "yamp", "wolpertinger"),
         *("connections", "quarantine"),
     )
-    inputs = {each.name: seen.frame(spark, each.name) for each in SILVER}
-    for name in ("exchanges", "sessions", "security", "metrics", "topology"):  # violations come of the same fold as exchanges
-        given = {one: inputs[one] for one in inputs_of(name)}
-        if name in ("sessions", "security", "metrics"):  # what is given is not built again
-            given |= {one: seen.frame(spark, one) for one in ("exchanges", "violations")}
-        options = {"keys": store()} if name == "security" else {}
-        built = build_table(spark, name, given, **options).toArrow().to_pylist()
-        assert sorted(map(repr, built)) == sorted(map(repr, seen.dataset(name).to_table().to_pylist())), name
+
+
+# Violations and sessions come of the same fold as exchanges; metrics of DataFrames are compared in test_arrow_metrics.py.
+@pytest.mark.parametrize(
+    "name", ["exchanges", "security", "topology", *(pytest.param(each, marks=pytest.mark.long) for each in ("sessions", "metrics"))]
+)
+def test_a_table_is_built_from_frames_as_an_ingest_builds_it(spark, lake, name):
+    seen = open_lake(lake)
+    given = {one: seen.frame(spark, one) for one in inputs_of(name)}
+    if name in ("sessions", "security", "metrics"):  # what is given is not built again
+        given |= {one: seen.frame(spark, one) for one in ("exchanges", "violations")}
+    options = {"keys": store()} if name == "security" else {}
+    built = build_table(spark, name, given, **options).toArrow().to_pylist()
+    assert sorted(map(repr, built)) == sorted(map(repr, seen.dataset(name).to_table().to_pylist())), name
 
 
 def test_what_is_missing_or_unknown_is_named(spark, lake):
