@@ -76,11 +76,17 @@ def files(*folders: str) -> list[Path]:
     return sorted(path for path in found if not path.relative_to(ROOT).as_posix().startswith(NOT_COUNTED))
 
 
-def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, list[tuple[str, str]]]:
-    """Id -> (file, test) of each test that names it; a test without a name: the file does, outside its tests.
+class Naming(NamedTuple):
+    """The tests that name an entry. That a test names a rule does not show that it proves all of it."""
 
-    `faults` has the id of each fault, for ids that tests name by their faults only.
-    """
+    by: str
+    """What names it: `tests`; `files`, outside their tests; or `faults`: tests name only a fault that cites it."""
+    places: list[tuple[str, str]]
+    """File and test; the test is empty for `files`."""
+
+
+def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, Naming]:
+    """Id -> the tests that name it. `faults` has the id of each fault, for ids that tests name by their faults only."""
     by_id: dict[str, set[tuple[str, str]]] = {}
     by_fault: dict[str, set[tuple[str, str]]] = {}
     for mention in _mentions():
@@ -91,8 +97,10 @@ def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, list[t
         elif not mention.is_fault:
             by_id.setdefault(mention.name, set()).add((mention.file, mention.test))
     in_tests = {one: {(file, test) for file, test in places if test} for one, places in by_id.items()}
-    chosen = {one: in_tests.get(one) or by_id.get(one) or by_fault[one] for one in {*by_id, *by_fault}}
-    return {one: sorted(places) for one, places in chosen.items()}
+    found: dict[str, Naming] = {}
+    for by, places in (("tests", in_tests), ("faults", by_fault), ("files", by_id)):
+        found |= {one: Naming(by, sorted(named)) for one, named in places.items() if named and one not in found}
+    return found
 
 
 class Mention(NamedTuple):

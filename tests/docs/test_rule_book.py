@@ -163,7 +163,9 @@ def test_pages_have_no_private_words(page):
 @pytest.mark.slow
 def test_tests_are_found_by_id_by_name_and_by_fault():
     found = citations.tests_by_citation("event_mesh", {"ENC_LENGTH_MSB": "§4.2.1", "NOBODY": "EMM-99"})
-    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["EMM-15"]
-    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["§4.2.1"]
-    assert all(test.startswith("test_") for _, test in citations.tests_by_citation("emp", {})["EMP-16"])
+    assert (found["EMM-15"].by, found["§4.2.1"].by) == ("tests", "faults")
+    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["EMM-15"].places
+    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["§4.2.1"].places
+    assert (found["§3.3"].by, {test for _, test in found["§3.3"].places}) == ("files", {""})
+    assert all(test.startswith("test_") for _, test in citations.tests_by_citation("emp", {})["EMP-16"].places)
     assert "EMM-99" not in found
