@@ -119,7 +119,7 @@ def _mentions() -> tuple[Mention, ...]:
     found: dict[Mention, None] = {}
     for path in files("tests"):
         text = path.read_text()
-        if path.suffix != ".py" or not ("§" in text or "Fault." in text or RULING.search(text)):
+        if path.suffix != ".py" or not ("§" in text or "Fault." in text or RULING.search(text) or TEST_OF_RULING.search(text)):
             continue
         name = path.relative_to(ROOT).as_posix()
         own = _protocol_in(name)

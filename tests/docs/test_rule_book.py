@@ -169,3 +169,6 @@ def test_tests_are_found_by_id_by_name_and_by_fault():
     assert (found["§3.3"].by, {test for _, test in found["§3.3"].places}) == ("files", {""})
     assert all(test.startswith("test_") for _, test in citations.tests_by_citation("emp", {})["EMP-16"].places)
     assert "EMM-99" not in found
+    # A file that names rulings in the names of its tests only.
+    by_name = ("tests/peers/yamp/test_rulings.py", "test_yamp_38_a_request_of_an_unknown_uri_is_answered_with_an_error")
+    assert by_name in citations.tests_by_citation("yamp", {})["YAMP-38"].places
