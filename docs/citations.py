@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[1]
 RULING = re.compile(rf"\b({'|'.join(PREFIXES)})-(\d+)((?:/\d+)*)")
 SECTION = re.compile(r"(?:([a-z]+(?:[_-]mesh)?) )?§\s?(\d+(?:\.\d+)*)")
 OTHER_STANDARD = re.compile(r"\b(?:RFC \d+|SP \d+-\w+)")
-TEST_OF_RULING = re.compile(rf"test_({'|'.join(PREFIXES)})_(\d+)(?=_|$)", re.IGNORECASE)
+_IN_NAME = rf"_({'|'.join(PREFIXES)})_(\d+)(?=_|\b)"
+TEST_OF_RULING = re.compile(_IN_NAME, re.IGNORECASE)
+TEST_OF_RULINGS = re.compile(rf"test(?:{_IN_NAME})+", re.IGNORECASE)
+"""A name that begins with rulings: `test_yamp_9_yamp_53_the_first_message`."""
 FAULT = re.compile(r"\bFault\.([A-Z0-9_]+)")
 HEADING = re.compile(r"#+ .*?`(\w+)`")
 NOT_COUNTED = ("docs/rules/", "src/wirelake/rulebook/", "tests/docs/test_rule_book.py", "tests/cli/test_explain.py")
@@ -119,12 +122,13 @@ def _mentions() -> tuple[Mention, ...]:
     found: dict[Mention, None] = {}
     for path in files("tests"):
         text = path.read_text()
-        if path.suffix != ".py" or not ("§" in text or "Fault." in text or RULING.search(text) or TEST_OF_RULING.search(text)):
+        if path.suffix != ".py" or not ("§" in text or "Fault." in text or RULING.search(text) or TEST_OF_RULINGS.search(text)):
             continue
         name = path.relative_to(ROOT).as_posix()
         own = _protocol_in(name)
         for test, source in _parts(text):
-            if ruling := TEST_OF_RULING.match(test):
+            named = TEST_OF_RULINGS.match(test)
+            for ruling in TEST_OF_RULING.finditer(named[0] if named else ""):
                 prefix = ruling[1].upper()
                 found[Mention(PREFIXES[prefix], f"{prefix}-{int(ruling[2])}", False, name, test)] = None
             for line in source:

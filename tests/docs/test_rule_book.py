@@ -172,3 +172,5 @@ def test_tests_are_found_by_id_by_name_and_by_fault():
     # A file that names rulings in the names of its tests only.
     by_name = ("tests/peers/yamp/test_rulings.py", "test_yamp_38_a_request_of_an_unknown_uri_is_answered_with_an_error")
     assert by_name in citations.tests_by_citation("yamp", {})["YAMP-38"].places
+    # A name with two rulings.
+    assert "tests/protocols/yamp/test_rulings.py" in {file for file, _ in citations.tests_by_citation("yamp", {})["YAMP-53"].places}
