@@ -174,3 +174,11 @@ def test_tests_are_found_by_id_by_name_and_by_fault():
     assert by_name in citations.tests_by_citation("yamp", {})["YAMP-38"].places
     # A name with two rulings.
     assert "tests/protocols/yamp/test_rulings.py" in {file for file, _ in citations.tests_by_citation("yamp", {})["YAMP-53"].places}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", BOOKS, ids=lambda rules: rules.protocol)
+def test_every_ruling_is_named_by_a_test_or_its_file(rules: Book):
+    found = citations.tests_by_citation(rules.protocol, {fault.name: fault.clause for fault in facts(rules.protocol)})
+    named = {one for one, naming in found.items() if any(Path(file).name.startswith("test_") for file, _ in naming.places)}
+    assert [entry.id for entry in rules.entry if not entry.is_section and entry.id not in named] == []
