@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[1]
 RULING = re.compile(rf"\b({'|'.join(PREFIXES)})-(\d+)((?:/\d+)*)")
 SECTION = re.compile(r"(?:([a-z]+(?:[_-]mesh)?) )?§\s?(\d+(?:\.\d+)*)")
 OTHER_STANDARD = re.compile(r"\b(?:RFC \d+|SP \d+-\w+)")
-TEST_OF_RULING = re.compile(rf"test_({'|'.join(PREFIXES)})_(\d+)(?=_|$)", re.IGNORECASE)
+_IN_NAME = rf"_({'|'.join(PREFIXES)})_(\d+)(?=_|\b)"
+TEST_OF_RULING = re.compile(_IN_NAME, re.IGNORECASE)
+TEST_OF_RULINGS = re.compile(rf"test(?:{_IN_NAME})+", re.IGNORECASE)
+"""A name that begins with rulings: `test_yamp_9_yamp_53_the_first_message`."""
 FAULT = re.compile(r"\bFault\.([A-Z0-9_]+)")
 HEADING = re.compile(r"#+ .*?`(\w+)`")
 NOT_COUNTED = ("docs/rules/", "src/wirelake/rulebook/", "tests/docs/test_rule_book.py", "tests/cli/test_explain.py")
@@ -76,11 +79,17 @@ def files(*folders: str) -> list[Path]:
     return sorted(path for path in found if not path.relative_to(ROOT).as_posix().startswith(NOT_COUNTED))
 
 
-def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, list[tuple[str, str]]]:
-    """Id -> (file, test) of each test that names it; a test without a name: the file does, outside its tests.
+class Naming(NamedTuple):
+    """The tests that name an entry. That a test names a rule does not show that it proves all of it."""
 
-    `faults` has the id of each fault, for ids that tests name by their faults only.
-    """
+    by: str
+    """What names it: `tests`; `files`, outside their tests; or `faults`: tests name only a fault that cites it."""
+    places: list[tuple[str, str]]
+    """File and test; the test is empty for `files`."""
+
+
+def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, Naming]:
+    """Id -> the tests that name it. `faults` has the id of each fault, for ids that tests name by their faults only."""
     by_id: dict[str, set[tuple[str, str]]] = {}
     by_fault: dict[str, set[tuple[str, str]]] = {}
     for mention in _mentions():
@@ -91,8 +100,10 @@ def tests_by_citation(protocol: str, faults: dict[str, str]) -> dict[str, list[t
         elif not mention.is_fault:
             by_id.setdefault(mention.name, set()).add((mention.file, mention.test))
     in_tests = {one: {(file, test) for file, test in places if test} for one, places in by_id.items()}
-    chosen = {one: in_tests.get(one) or by_id.get(one) or by_fault[one] for one in {*by_id, *by_fault}}
-    return {one: sorted(places) for one, places in chosen.items()}
+    found: dict[str, Naming] = {}
+    for by, places in (("tests", in_tests), ("faults", by_fault), ("files", by_id)):
+        found |= {one: Naming(by, sorted(named)) for one, named in places.items() if named and one not in found}
+    return found
 
 
 class Mention(NamedTuple):
@@ -111,12 +122,13 @@ def _mentions() -> tuple[Mention, ...]:
     found: dict[Mention, None] = {}
     for path in files("tests"):
         text = path.read_text()
-        if path.suffix != ".py" or not ("§" in text or "Fault." in text or RULING.search(text)):
+        if path.suffix != ".py" or not ("§" in text or "Fault." in text or RULING.search(text) or TEST_OF_RULINGS.search(text)):
             continue
         name = path.relative_to(ROOT).as_posix()
         own = _protocol_in(name)
         for test, source in _parts(text):
-            if ruling := TEST_OF_RULING.match(test):
+            named = TEST_OF_RULINGS.match(test)
+            for ruling in TEST_OF_RULING.finditer(named[0] if named else ""):
                 prefix = ruling[1].upper()
                 found[Mention(PREFIXES[prefix], f"{prefix}-{int(ruling[2])}", False, name, test)] = None
             for line in source:

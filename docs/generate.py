@@ -158,7 +158,7 @@ def page(protocol: str) -> str:
     parts.append(
         "Origin of a rule: the `text` of the specification, or only this side, by a `ruling`, a `limit` or its `local` state.\n"
         "Only the text can be violated: all else has severity `info` in the lake, even where a live peer ends the session on it.\n"
-        "The last column names the table in which the lake reports it, from recorded history alone, or the reason why it cannot.\n"
+        "The last column names the table in which the lake reports it, or why the recorded history cannot show it.\n"
     )
     parts += [f"- `{Origin[name]}`: {said}" for name, said in _attribute_docs(Origin).items()] + [""]
     more = ["answered with"] * answers + ["in the lake"]

@@ -23,8 +23,10 @@ INDEX = """\
 <!-- Made by docs/generate.py: change docs/rule_pages.py, then run `make docs`. -->
 
 Every violation, error and note of Wirelake names a clause, such as `RELINK-22`. The pages below explain each one: the rule, the reason for
-it, how binding it is, and where it comes from. Beside it stand the faults that cite it, what a live peer does, how the lake reports it, and
-the tests that name it.
+it, how binding it is, and where it comes from. Beside it stand the faults that cite it, what a live peer does, and how the lake reports it.
+
+Below it are the tests that name it, or one of its faults. A test that names a rule need not prove all of it, and a test may prove a rule
+without its name.
 
 In a terminal, `wirelake explain` prints the same:
 
@@ -104,7 +106,7 @@ def page(protocol: str) -> str:
         if entries:
             parts.append(title)
         for entry in entries:
-            parts += _entry(rules, entry, [fault for fault in known if fault.clause == entry.id], tests.get(entry.id, []))
+            parts += _entry(rules, entry, [fault for fault in known if fault.clause == entry.id], tests)
     return "\n".join(parts) + "\n"
 
 
@@ -114,7 +116,7 @@ def _book(protocol: str) -> Book:
     return rules
 
 
-def _entry(rules: Book, entry: Entry, faults: list[FaultFacts], tests: list[tuple[str, str]]) -> list[str]:
+def _entry(rules: Book, entry: Entry, faults: list[FaultFacts], tests: dict[str, citations.Naming]) -> list[str]:
     lines = [f'<a id="{rules.anchor(entry)}"></a>\n', f"### {entry.id} {entry.title}\n"]
     lines += [f"**{entry.level}**, {entry.basis.meaning}\n", entry.rule + "\n", f"*Why:* {entry.why}\n"]
     if entry.see:
@@ -125,19 +127,24 @@ def _entry(rules: Book, entry: Entry, faults: list[FaultFacts], tests: list[tupl
             f"| `{one.name}` | {one.text} | {one.origin} | {one.severity} | {one.live_peer} | {one.answer} | {one.lake} |" for one in faults
         ]
         lines.append("")
-    lines.append(f"*Tests:* {_tests(entry, tests)}\n")
+    lines.append(_tests(entry, tests) + "\n")
     return lines
 
 
-def _tests(entry: Entry, tests: list[tuple[str, str]]) -> str:
-    if not tests:
-        return "none names the section; those of its rulings do" if entry.is_section else "none names it"
+HEADS = {"tests": "Tests that name it", "faults": "Tests that name its faults", "files": "No test names it, but these files do"}
+
+
+def _tests(entry: Entry, tests: dict[str, citations.Naming]) -> str:
+    naming = tests.get(entry.id)
+    if naming is None:
+        others = any(other in tests for other in entry.see)
+        return "*Tests that name it:* none" + ("; see those of the entries above" if entry.is_section and others else "")
     shown = []
-    for file, group in groupby(tests[:TESTS], key=lambda one: one[0]):
+    for file, group in groupby(naming.places[:TESTS], key=lambda one: one[0]):
         names = ", ".join(f"`{test}`" for _, test in group if test)
         shown.append(f"{names} in `{file}`" if names else f"`{file}`")
-    more = f"; and {len(tests) - TESTS} more" if len(tests) > TESTS else ""
-    return "; ".join(shown) + more
+    more = f"; and {len(naming.places) - TESTS} more" if len(naming.places) > TESTS else ""
+    return f"*{HEADS[naming.by]}:* " + "; ".join(shown) + more
 
 
 def link(rules: Book, clause: str, page: str = "") -> str:
@@ -158,5 +165,5 @@ def state_diagram(described: AnyProtocol) -> list[str]:
         by_speaker: dict[str, list[str]] = {}
         for message, speakers in said.items():
             by_speaker.setdefault("either side" if len(speakers) > 1 else speakers[0], []).append(message)
-        lines.append(f"    {before} --> {after}: " + ", ".join(f"{speaker} {'/'.join(names)}" for speaker, names in by_speaker.items()))
+        lines.append(f"    {before} --> {after}: " + ", ".join(f"{speaker} {' / '.join(names)}" for speaker, names in by_speaker.items()))
     return [*lines, "```\n"]

@@ -28,7 +28,16 @@ def test_case_and_blanks_of_an_id_do_not_matter(wirelake, words):
 
 
 @pytest.mark.parametrize(
-    "words", [("relink", "§3.3"), ("relink §3.3",), ("RELINK", "3.3"), ("relink/§3.3",), ("relink-s3.3",), ("relink", "§", "3.3")]
+    "words",
+    [
+        ("relink", "§3.3"),
+        ("relink §3.3",),
+        ("RELINK", "3.3"),
+        ("relink/§3.3",),
+        ("relink-s3.3",),
+        ("relink", "§", "3.3"),
+        ("docs/rules/relink.md#relink-s3.3",),
+    ],
 )
 def test_a_section_is_found_with_and_without_its_sign(wirelake, words):
     outcome = wirelake("explain", *words)
@@ -102,9 +111,8 @@ def test_a_protocol_lists_its_rules(wirelake, protocol):
 @pytest.mark.parametrize(
     ("words", "nearest"),
     [
-        (("RELINK-222",), "RELINK-22"),
+        (("RELNK-22",), "RELINK-22"),
         (("relink", "§3.33"), "relink §3.3"),
-        (("emp §3.2",), "EMP-32"),
         (("relink/CHANEL_CLOSING",), "relink/CHANNEL_CLOSING"),
         (("pong_unsolicted",), "PONG_UNSOLICITED"),
     ],
@@ -114,6 +122,20 @@ def test_an_unknown_rule_names_the_nearest_ones(wirelake, words, nearest):
     assert (outcome.code, outcome.out) == (64, b"")
     assert outcome.talk.startswith(f"wirelake: no rule, section or fault {' '.join(words)!r}: did you mean ")
     assert nearest in outcome.talk
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("RELINK-222", "the rulings of relink are RELINK-1 to RELINK-33;"),
+        ("emp-0", "the rulings of emp are EMP-1 to EMP-47;"),
+        ("emp §3.2", "the rulings of emp are EMP-1 to EMP-47, and it has no sections;"),
+    ],
+)
+def test_a_number_that_does_not_exist_names_those_that_do(wirelake, words, meant):
+    outcome = wirelake("explain", words)
+    assert (outcome.code, outcome.out) == (64, b"")
+    assert outcome.talk.startswith(f"wirelake: no rule, section or fault {words!r}: {meant} ")
 
 
 def test_words_that_resemble_nothing_lead_to_the_lists(wirelake):

@@ -183,6 +183,13 @@ def test_the_help_lists_every_exit_code_with_its_meaning(wirelake):
     assert len({code.meaning for code in ExitCode}) == len(ExitCode)
 
 
+def test_the_help_shows_the_first_sentence_of_each_command_whole(wirelake, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = wirelake("--help").out.decode()
+    assert "..." not in shown.partition("Commands:")[2]
+    assert "dissector Write dissectors for Wireshark and tshark, one Lua file for each protocol." in " ".join(shown.split())
+
+
 def commands(group: click.Command, *words: str):
     """Every command, with the words that lead to it."""
     yield words, group

@@ -163,7 +163,22 @@ def test_pages_have_no_private_words(page):
 @pytest.mark.slow
 def test_tests_are_found_by_id_by_name_and_by_fault():
     found = citations.tests_by_citation("event_mesh", {"ENC_LENGTH_MSB": "§4.2.1", "NOBODY": "EMM-99"})
-    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["EMM-15"]
-    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["§4.2.1"]
-    assert all(test.startswith("test_") for _, test in citations.tests_by_citation("emp", {})["EMP-16"])
+    assert (found["EMM-15"].by, found["§4.2.1"].by) == ("tests", "faults")
+    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["EMM-15"].places
+    assert ("tests/protocols/event_mesh/test_rulings.py", "test_emm_15_algorithms") in found["§4.2.1"].places
+    assert (found["§3.3"].by, {test for _, test in found["§3.3"].places}) == ("files", {""})
+    assert all(test.startswith("test_") for _, test in citations.tests_by_citation("emp", {})["EMP-16"].places)
     assert "EMM-99" not in found
+    # A file that names rulings in the names of its tests only.
+    by_name = ("tests/peers/yamp/test_rulings.py", "test_yamp_38_a_request_of_an_unknown_uri_is_answered_with_an_error")
+    assert by_name in citations.tests_by_citation("yamp", {})["YAMP-38"].places
+    # A name with two rulings.
+    assert "tests/protocols/yamp/test_rulings.py" in {file for file, _ in citations.tests_by_citation("yamp", {})["YAMP-53"].places}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", BOOKS, ids=lambda rules: rules.protocol)
+def test_every_ruling_is_named_by_a_test_or_its_file(rules: Book):
+    found = citations.tests_by_citation(rules.protocol, {fault.name: fault.clause for fault in facts(rules.protocol)})
+    named = {one for one, naming in found.items() if any(Path(file).name.startswith("test_") for file, _ in naming.places)}
+    assert [entry.id for entry in rules.entry if not entry.is_section and entry.id not in named] == []

@@ -57,8 +57,8 @@ def bytes(lake: Path, message_id: str, form: Shape, layer: str | None, is_whole:
     LAKE        The lake's folder.
     MESSAGE_ID  The id of the message: 32 hex digits, as every command prints it.
 
-    The bytes are read from the source file, and compared with the lake's row. If the file is gone or has changed, stderr says so, and
-    only the layers that the lake has are printed.
+    The bytes are read from the source file, and compared with the lake's row. If the file is gone or has changed, stderr says so.
+    Then only the layers that the lake has are printed.
 
     Example: wirelake bytes LAKE $(wirelake query LAKE "select message_id from messages limit 1" -T csv | tail -1)
     """

@@ -87,8 +87,8 @@ def decode(
               A recording or packet capture (pcap, pcapng, packed or not) is recognised by its first bytes.
 
     An object has offset, length and type, then every field of the specification; bytes are hex. What cannot be read is an object with
-    fault, clause (see `wirelake explain`) and offset, and the exit code is 65. Reading goes on after a message that is broken inside, and
-    stops where it can no longer be known where the next one begins. With --keys, each object says who sent the message and how that is
+    fault, clause (see `wirelake explain`) and offset, and the exit code is 65. Reading goes on after a message that is broken inside.
+    It stops where the beginning of the next one cannot be known. With --keys, each object says who sent the message and how that is
     known, or why it is rejected; a rejected one counts as one that cannot be read. For wolpertinger, whose objects show both layers, the
     file has lines of `wolpertinger KEY IV`, in hex, and opens what is encrypted.
 

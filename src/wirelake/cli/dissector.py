@@ -22,7 +22,7 @@ __all__ = ["dissector"]
 def dissector(folder: Path, chosen: tuple[str, ...], force: bool) -> int:
     """Write dissectors for Wireshark and tshark, one Lua file for each protocol.
 
-    They are translated from the scanners that decode captures, so Wireshark shows the fields that tables have, under the same names. stdout
+    They are translated from the scanners that decode captures. So Wireshark shows the fields of the tables, under the same names. stdout
     has the path of each file; stderr says how to install them.
 
     \b

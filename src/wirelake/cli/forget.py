@@ -40,7 +40,7 @@ def forget(
             ledger show them, or its file name if only one source has it.
 
     The removal is one batch: all sources go, or none. Readers see the lake as it was until gold tables are rebuilt without them. A source
-    that shares a connection with a removed one, and was decoded together with it, is read again with the options given here; they are
+    may share a connection with a removed one, and was decoded together with it. It is read again with the options given here, which are
     those of `wirelake ingest`. Its file must still exist. The captures themselves are not deleted.
     """
     store, keyring = keys_in(keys)

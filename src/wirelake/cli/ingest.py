@@ -38,7 +38,7 @@ _MAX_NAMED: Final = 20
     "keys",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A trust file, to verify all packets in the lake (see `wirelake keys`), or a log of wolpertinger's session keys, to decrypt new"
+    help="A trust file (see `wirelake keys`) verifies all packets in the lake. A log of wolpertinger's session keys decrypts new"
     " messages. May be repeated.",
 )
 @spark_flags

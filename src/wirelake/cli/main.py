@@ -66,6 +66,10 @@ _EXITS: Final[tuple[tuple[type[WirelakeError], ExitCode], ...]] = (
 """Error type -> exit code; the first type that matches counts."""
 
 
+_SENTENCE: Final = 200
+"""Characters of a command's first sentence at most, in the list of commands."""
+
+
 class _OutputClosed(Exception):
     """The reader of stdout closed it. Not an OSError: click would end the process with 1."""
 
@@ -85,6 +89,12 @@ class Commands(click.Group):
             return None
         command: click.Command = getattr(import_module(f"wirelake.cli.{cmd_name}"), cmd_name)
         return with_verbose(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command with its whole first sentence; click would cut it off at the end of the line."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(limit=_SENTENCE)) for name, command in commands if command])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a closed pipe is no error."""

@@ -73,10 +73,10 @@ def read(
     \b
     FILES  Captures and recordings (pcap, pcapng, compressed or not): files, folders, patterns, pipes, or - for standard input.
 
-    A line has number, time, sender and receiver, protocol, kind and name of the message, subject, id, size, and the beginning of its
-    body. An answer names its request, and how long it took. A broken rule has a line of its own where it is broken, with rule, clause
-    (see `wirelake explain`) and text; so have requests that were never answered, at the end of their session, and traffic that is not
-    recognised, by host and port. Messages are in order of time within about a megabyte of a file.
+    A line has number, time, sender, receiver, protocol, kind, name, subject, id, size, and the beginning of the body. An answer names
+    its request, and how long it took. A broken rule has a line of its own where it is broken, with rule, clause
+    (see `wirelake explain`) and text. So has a request that was never answered, at the end of its session. Traffic that is not recognised
+    has a line for each host and port. Messages are in order of time within about a megabyte of a file.
 
     \b
     FILTER  Terms with spaces between them; all must hold. -term excludes; * and ? are wildcards; a,b means a or b.

@@ -1,7 +1,7 @@
 """Find entries of the rule book by what people type.
 
-A ruling (`RELINK-22`), a section (`relink §3.3`, or `relink 3.3` where the sign is hard to type), an anchor (`relink-s3.3`) or a fault
-(`relink/CHANNEL_CLOSING`, or its name alone). Case does not matter.
+A ruling (`RELINK-22`), a section (`relink §3.3`, or `relink 3.3` where the sign is hard to type), an anchor (`relink-s3.3`, also behind
+the address of its page) or a fault (`relink/CHANNEL_CLOSING`, or its name alone). Case does not matter.
 """
 
 from __future__ import annotations
@@ -55,13 +55,23 @@ def look_up(text: str) -> list[Explanation]:
 
     Raises UsageError with the nearest names if there is none.
     """
-    wanted = " ".join(text.split())
+    wanted = " ".join(text.rpartition("#")[2].split())
     found = _ruling(wanted) or _sections(wanted) or _faults(wanted)
     if not found:
         nearest = _nearest(wanted)
-        meant = f": did you mean {', '.join(nearest)}?" if nearest else ";"
-        raise UsageError(f"no rule, section or fault {wanted!r}{meant} `wirelake explain PROTOCOL` lists the rules of a protocol")
+        meant = _range(wanted) or (f": did you mean {', '.join(nearest)}?" if nearest else ";")
+        raise UsageError(f"no rule, section or fault {text.strip()!r}{meant} `wirelake explain PROTOCOL` lists the rules of a protocol")
     return found
+
+
+def _range(text: str) -> str:
+    """The ids that a protocol has, for a ruling whose number does not exist, and for a section of a document without sections."""
+    ruling, section = _RULING.fullmatch(text), _SECTION.fullmatch(text)
+    rules = book(PREFIXES[ruling[1].upper()]) if ruling else book(normalised(section[1].lower())) if section and section[1] else None
+    if rules is None or (section and not ruling and any(entry.is_section for entry in rules.entry)):
+        return ""
+    rulings = [entry.id for entry in rules.entry if not entry.is_section]
+    return f": the rulings of {rules.protocol} are {rulings[0]} to {rulings[-1]}{'' if ruling else ', and it has no sections'};"
 
 
 def _ruling(text: str) -> list[Explanation]:

@@ -109,7 +109,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
 
 
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
-    """Bye: its sender is going to close the connection, for a reason other than an error."""
+    """Bye: its sender closes the connection, and nothing went wrong."""
 
     extensions: tuple[Extension, ...] = ()
 
