@@ -78,6 +78,10 @@ def test_rows_do_not_depend_on_checkpoints(history, tmp_path, without_spark, lat
     assert delta.entries(tmp_path / "often", CHECKPOINTS), "no session got a checkpoint"
 
 
+# Minutes are added up alike for every protocol; packets of Event Mesh have no exchanges.
+@pytest.mark.parametrize(
+    "history", [name if name in ("emp", "event_mesh") else pytest.param(name, marks=pytest.mark.long) for name in WRITERS], indirect=True
+)
 def test_rows_do_not_depend_on_where_minutes_are_added_up(history, tmp_path, monkeypatch, without_spark):
     """Tables of many rows are added up in tasks."""
     protocol, tables = history

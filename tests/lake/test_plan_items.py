@@ -71,7 +71,7 @@ def test_a_small_refresh_is_one_job(history, without_spark, tmp_path, monkeypatc
     assert delta.dataset(tmp_path, security.TABLE).count_rows() > 0
 
 
-@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("parts", [1, *(pytest.param(each, marks=pytest.mark.slow) for each in (2, 5))])
 def test_packets_are_judged_alike_by_any_number_of_tasks(history, without_spark, tmp_path, monkeypatch, parts):
     """All sessions of a new lake are judged by the tasks that fold them; later ones by one of its own if several fold."""
     alone = tmp_path / "alone"
