@@ -22,6 +22,7 @@ import rule_pages
 from wirelake import protocols
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.main import COMMANDS, app
+from wirelake.lake.session import home as session_home
 from wirelake.lake.session import scratch
 from wirelake.lake.session import settings as session_settings
 from wirelake.lake.tables.catalog import GOLD, SILVER
@@ -124,6 +125,9 @@ def spark() -> str:
         "## Beside the settings\n",
         "On this machine, Python workers import PySpark as it is installed. Spark's default is an archive, which each of the dozen",
         "processes of an ingest would compile again. `SPARK_HOME` and `spark.pyspark.python` are used if they are set.\n",
+        "MLlib is there, but its functions `vector_to_array` and `array_to_vector` (`pyspark.ml.functions`) are not: registering them is a",
+        "third of the work of starting a session. To have them:\n",
+        f"`spark.sql.extensions={session_home.EXTENSION}`\n",
         "Shuffle files and logs of Spark are in a folder `wirelake-spark-…` in the system's folder for temporary files (`TMPDIR`). It is",
         "removed with the process. The folder of a killed process is removed when the next one starts, after",
         f"{scratch.IDLE_SECONDS / 60:g} minutes.\n",

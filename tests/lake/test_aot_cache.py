@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+import zipfile
 
 import pytest
 
@@ -117,25 +118,75 @@ def test_old_caches_and_drafts_are_deleted(new_java, spark_home):
     assert not (folder / "f.making").exists()
 
 
-def test_a_spark_home_lasts_and_is_made_again_when_its_links_are_broken(tmp_path, monkeypatch):
+@pytest.fixture
+def pyspark(tmp_path, monkeypatch):
+    """An installed PySpark, as far as a Spark home is concerned."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    folder = tmp_path / "pyspark"
+    for part in ("bin", "jars", "python"):
+        (folder / part).mkdir(parents=True)
+    (folder / "version.py").write_text("4.3")
+    (folder / "jars" / "spark-core_2.13-4.3.0.jar").touch()
+    with zipfile.ZipFile(folder / "jars" / "spark-mllib_2.13-4.3.0.jar", "w") as jar:
+        jar.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0")
+        jar.writestr("META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider", home.EXTENSION)
+        jar.writestr("org/apache/spark/ml/linalg.class", b"class")
+    monkeypatch.setattr(home, "_pyspark", lambda: folder)
+    return folder
+
+
+def test_a_spark_home_lasts_and_is_made_again_when_its_links_are_broken(pyspark, tmp_path):
     with home.lean(tmp_path / "scratch") as first:
         assert os.environ["SPARK_HOME"] == str(first)
         assert not (first / "python").exists()
-        assert any((first / "jars").glob("spark-core*.jar"))
+        assert (first / "jars" / "spark-core_2.13-4.3.0.jar").is_file()
     assert "SPARK_HOME" not in os.environ
-    (first / "jars").unlink()
-    (first / "jars").symlink_to(tmp_path / "gone")
+    jar = first / "jars" / "spark-core_2.13-4.3.0.jar"
+    jar.unlink()
+    jar.symlink_to(tmp_path / "gone")
     with home.lean(tmp_path / "scratch") as second:
         assert second == first
-        assert any((second / "jars").glob("spark-core*.jar"))
+        assert jar.is_file()
 
 
-def test_a_spark_home_without_a_cache_folder_lies_in_the_scratch_folder(tmp_path, monkeypatch):
+def test_mllib_registers_no_functions_in_a_spark_home(pyspark, tmp_path):
+    with home.lean(tmp_path / "scratch") as folder, zipfile.ZipFile(folder / "jars" / "spark-mllib_2.13-4.3.0.jar") as jar:
+        assert jar.namelist() == ["META-INF/MANIFEST.MF", "org/apache/spark/ml/linalg.class"]
+        assert jar.read("org/apache/spark/ml/linalg.class") == b"class"
+        assert not list(folder.parent.glob("*-*"))
+
+
+def test_a_jar_that_was_added_to_pyspark_has_another_spark_home(pyspark, tmp_path):
+    with home.lean(tmp_path / "scratch") as before:
+        assert before is not None
+    (pyspark / "jars" / "delta.jar").touch()
+    os.utime(pyspark / "jars", ns=(1, 1))
+    with home.lean(tmp_path / "scratch") as after:
+        assert after != before
+        assert (after / "jars" / "delta.jar").is_file()
+
+
+def test_a_spark_home_is_made_once(pyspark, tmp_path, monkeypatch):
+    with home.lean(tmp_path / "scratch") as first:
+        assert first is not None
+    monkeypatch.delattr(home, "_quicken")
+    with home.lean(tmp_path / "scratch") as second:
+        assert second == first
+
+
+def test_a_jar_that_cannot_be_read_leaves_spark_as_it_is(pyspark, tmp_path):
+    (pyspark / "jars" / "spark-mllib_2.13-4.3.0.jar").write_bytes(b"no jar")
+    with home.lean(tmp_path / "scratch") as lasting:
+        assert lasting is None
+        assert (tmp_path / "scratch" / "jars" / "spark-mllib_2.13-4.3.0.jar").is_file()
+    assert not list((tmp_path / "cache" / "wirelake" / "spark").iterdir())
+
+
+def test_a_spark_home_without_a_cache_folder_lies_in_the_scratch_folder(pyspark, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.delenv("SPARK_HOME", raising=False)
     with home.lean(tmp_path / "scratch") as lasting:
         assert lasting is None
         assert os.environ["SPARK_HOME"] == str(tmp_path / "scratch")
