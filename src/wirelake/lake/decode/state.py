@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, SOURCE_SHIFT, Block, Flow, FlowEvent, Source, Span, Unreadable
 from wirelake.capture.blocks.flow_events import EVENT_OFFSET, FlowEvents
+from wirelake.capture.blocks.flows import SESSION_ID_SIZE
 from wirelake.lake.decode.accounting import Where
 from wirelake.protocols.faults import Faults
 from wirelake.protocols.kernel import ScanLimits
@@ -117,8 +118,8 @@ class DecoderState:
         """The state of each speaker's WebSocket, where there may be one; None: there is none."""
         self.stanzas: dict[Speaker, Stream | None] = {}
         """The state of each speaker's XMPP stream, where there may be one; None: there is none."""
-        self.seen: dict[tuple[bytes, bytes], None] = {}
-        """(connection, source) that `connections` has a row for."""
+        self.seen: dict[bytes, None] = {}
+        """Ids of a session and of a source, in one piece: `connections` has a row for them."""
 
     @property
     def waiting(self) -> int:
@@ -208,11 +209,12 @@ class DecoderState:
             self.agreed,
             self.fragment_states,
             self.wrapped,
-            self.seen,
         ]
         for one in by_connection:
             for key in [key for key in one if (key if isinstance(key, bytes) else key[0]) in connections]:
                 del one[key]
+        for pair in [pair for pair in self.seen if pair[:SESSION_ID_SIZE] in connections]:
+            del self.seen[pair]
 
     def take(self) -> bytes:
         """All of it as bytes."""

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from wirelake import protocols
 from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_START, Flow, Source, Span
+from wirelake.capture.blocks.flows import SESSION_ID_SIZE
 from wirelake.capture.blocks.stored_state import LAST, Count, Number, Record, check, check_places, check_spans, decode, encode
 from wirelake.lake.decode.state import Direction, Reason, Segment
 from wirelake.lake.decode.streams import DEAD, GAP, LOOKS, READING, UNCOUNTED
@@ -169,7 +170,7 @@ def encoded(decoder_state: DecoderState) -> bytes:
             [(*_key(key), _packed(one.state(), _fragment_states())) for key, one in decoder_state.fragment_states.items()],
             wrapped,
             stanzas,
-            list(decoder_state.seen),
+            [(pair[:SESSION_ID_SIZE], pair[SESSION_ID_SIZE:]) for pair in decoder_state.seen],
         )
     )
 
@@ -322,7 +323,7 @@ def restore(decoder_state: DecoderState, content: bytes) -> None:
         (key, side): None if direction_state is None else _stream(direction_state, (key, side), reader)
         for key, side, direction_state in state.stanzas
     }
-    decoder_state.seen = dict.fromkeys(state.seen)
+    decoder_state.seen = dict.fromkeys(session + source for session, source in state.seen)
 
 
 def _check_flow(flow: Flow) -> None:
