@@ -435,10 +435,7 @@ class Decoder:
         ids = np.frombuffer(b"".join([source.id for source in sources]), np.uint8).reshape(len(sources), -1)
         session_ids = Flows.of(block.flows).session_ids[flows[chosen].astype(np.int64, copy=False)]
         pairs = np.concatenate((session_ids, ids[places[chosen] >> SOURCE_SHIFT]), axis=1)
-        known = self.decoder_state.seen
-        named: list[bytes] = pairs.view(f"V{pairs.shape[1]}").reshape(-1).tolist()
-        # Noted one by one: two flows of a block may have the same session id.
-        rows = chosen[[index for index, key in enumerate(named) if key not in known and known.setdefault(key) is None]]
+        rows = chosen[self.decoder_state.seen.add(pairs)]
         return np.column_stack((flows[rows], times[rows], places[rows])).astype(np.int64, copy=False)
 
     def _let_go(self, limit: int) -> None:
