@@ -20,9 +20,6 @@ from wirelake import protocols
 from wirelake.capture.blocks.accounting import HEADERS
 from wirelake.capture.blocks.block import (
     OFFSET_MASK,
-    ORIGIN_OFFSET,
-    ORIGIN_START,
-    ORIGIN_TS,
     SEGMENT_FLOW,
     SEGMENT_MISSING,
     SEGMENT_START,
@@ -39,6 +36,7 @@ from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
 from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
 from wirelake.lake.decode.options import DecodeOptions
+from wirelake.lake.decode.places import first_places
 from wirelake.lake.decode.runs import Runs
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import DecoderState, Reason, Speaker
@@ -417,26 +415,13 @@ class Decoder:
         self._add(connections.TABLE.name, rows.happened(self._where, Flows.of(block.flows), flows, times, places, *words))
 
     def _first_seen(self, block: Block) -> IntArray:
-        """One row (flow, time, place) for every flow of a block, once for each source: its first bytes, or its first event."""
-        later = event_places(block.events)
-        flows, times, places, came = later[:, 0], later[:, 1], later[:, 2], later[:, 3]
-        if len(block.segments):
-            segment_of = np.searchsorted(block.segments[:, SEGMENT_START], block.origins[:, ORIGIN_START], side="right") - 1
-            flows = np.concatenate((block.segments[segment_of, SEGMENT_FLOW], flows))
-            times = np.concatenate((block.origins[:, ORIGIN_TS], times))
-            places = np.concatenate((block.origins[:, ORIGIN_OFFSET], places))
-            came = np.concatenate((block.origins[:, ORIGIN_START] + 0.5, came))
-        order = np.argsort(came, kind="stable") if len(later) else np.arange(len(came))
+        """The rows of `first_places` that no earlier block had."""
         sources = self._where.sources
-        keys = (flows * len(sources) + (places >> SOURCE_SHIFT))[order]
-        first = np.full(len(block.flows) * len(sources), -1, np.int64)
-        first[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)  # of several, the last that is written counts
-        chosen = order[np.sort(first[first >= 0])]
+        places = first_places(block, len(sources))
         ids = np.frombuffer(b"".join([source.id for source in sources]), np.uint8).reshape(len(sources), -1)
-        session_ids = Flows.of(block.flows).session_ids[flows[chosen].astype(np.int64, copy=False)]
-        pairs = np.concatenate((session_ids, ids[places[chosen] >> SOURCE_SHIFT]), axis=1)
-        rows = chosen[self.decoder_state.seen.add(pairs)]
-        return np.column_stack((flows[rows], times[rows], places[rows])).astype(np.int64, copy=False)
+        pairs = np.concatenate((Flows.of(block.flows).session_ids[places[:, 0]], ids[places[:, 2] >> SOURCE_SHIFT]), axis=1)
+        fresh: IntArray = places[self.decoder_state.seen.add(pairs)]
+        return fresh
 
     def _let_go(self, limit: int) -> None:
         """Quarantine bytes that wait, oldest first, until no more than this wait.
