@@ -37,7 +37,7 @@ from wirelake.capture.containers import pcap as pcap_room
 from wirelake.capture.containers import pcapng as pcapng_room
 from wirelake.capture.containers.records import LAST_MOMENT, MAX_RECORD, NO_TIME, RECORD_COLUMNS
 from wirelake.capture.files.identity import identify
-from wirelake.capture.packets.dissect import PACKET_COLUMNS, dissect
+from wirelake.capture.packets.dissect import PACKET_BATCH_COLUMNS, dissect
 from wirelake.capture.record.exported_pdu import Tags, build
 from wirelake.errors import CaptureError
 from wirelake.protocols.kernel import compiled
@@ -354,7 +354,7 @@ def test_compiled_and_plain_kernels_are_equal(tmp_path):
         both(pcapng_room.scan, raw, state, np.zeros((4, pcapng_room.INTERFACE_COLUMNS), np.int64), rows, limits=span)
         both(pcapng_room.find, raw, state, limits=(dice.randrange(60), len(raw), number % 2))
         packets = rows[(rows[:, 1] > 0) & (rows[:, 2] == 0)]
-        both(dissect, raw, packets, np.zeros((len(packets), PACKET_COLUMNS), np.int64))
+        both(dissect, raw, packets, np.zeros((len(packets), PACKET_BATCH_COLUMNS), np.int64))
         table, numbers, places = np.full(64, -1), np.zeros(len(packets), np.int64), np.zeros((len(packets), 2), np.int64)
         both(intern, raw, packets, table, numbers, places)
         for order in "<>":

@@ -12,7 +12,7 @@ from tests.capture.test_containers import both
 from tests.capture.test_tcp_flows import SEGMENT, TS, V4, V6, read_packets, segments_of
 
 from wirelake.capture.containers.records import DATA, LINK, RECORD_COLUMNS, SIZE, WIRE_SIZE
-from wirelake.capture.packets.dissect import PACKET_COLUMNS, dissect
+from wirelake.capture.packets.dissect import PACKET_BATCH_COLUMNS, dissect
 
 
 def ppp_type(packet: bytes) -> int:
@@ -81,7 +81,7 @@ def test_compiled_and_plain_kernels_see_the_same_in_every_link_layer():
             records[:, SIZE] = [len(one) for one in frames]
             records[:, DATA] = np.cumsum(records[:, SIZE]) - records[:, SIZE]
             records[:, WIRE_SIZE], records[:, LINK] = len(frame), link
-            both(dissect, b"".join(frames), records, np.zeros((len(frames), PACKET_COLUMNS), np.int64))
+            both(dissect, b"".join(frames), records, np.zeros((len(frames), PACKET_BATCH_COLUMNS), np.int64))
 
 
 @pytest.mark.parametrize("padding", [b"", b"\0" * 6, b"\xee" * 20])

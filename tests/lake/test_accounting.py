@@ -69,6 +69,9 @@ def test_a_message_reaches_from_its_lowest_to_its_highest_byte(seed):
     dice = random.Random(seed)
     pieces, every = speech(dice, 40)
     starts, lengths = cut_up(dice, len(every))
+    if seed % 3 == 2:  # messages in any order
+        order = np.array(dice.sample(range(len(starts)), len(starts)))
+        starts, lengths = starts[order], lengths[order]
     extent = WHERE.extent(pieces, starts, lengths)
     for index, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
         mine = every[start : start + length]

@@ -1,5 +1,6 @@
 """Sources that leave a lake, or are read again: the lake is what it would be if it had only ever been so."""
 
+import numpy as np
 import pytest
 from tests.capture.build import Talk, pcap
 from tests.cases import each
@@ -163,7 +164,8 @@ def followed(lake, path, *, is_open=False, waiting=()):
     gone = delta.dataset(lake, table("connections")).to_table().to_pylist()
     mine, others = ({row["connection_id"] for row in gone if (row["source"] == str(path)) is own} for own in (True, False))
     for one in mine | others:
-        decoder_state.handshakes[one], decoder_state.agreed[one, 1], decoder_state.seen[one, source.id] = HandshakeReader(), "known", None
+        decoder_state.handshakes[one], decoder_state.agreed[one, 1] = HandshakeReader(), "known"
+        decoder_state.seen.add(np.frombuffer(one + source.id, np.uint8)[None])
     name = state_file.write(lake, "00000001-0", b"assembly", decoder_state.take())
     position = Position(str(path), source.id, 0, at=source.size, size=source.size, is_over=True)
     stays = Position("/elsewhere", b"12345678", 0)
@@ -180,7 +182,7 @@ def test_following_forgets_positions_and_connections_of_what_goes(two, tmp_path)
     assert assembly == b"assembly"
     assert mine
     assert others
-    for kept in (set(decoder_state.handshakes), {key[0] for key in decoder_state.agreed}, {key[0] for key in decoder_state.seen}):
+    for kept in (set(decoder_state.handshakes), {key[0] for key in decoder_state.agreed}, {session for session, _ in decoder_state.seen}):
         assert kept == others
     assert journal.following(two).offset.files[1:] == (stays,), "nothing changes before the batch is published"
 

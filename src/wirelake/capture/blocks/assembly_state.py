@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks.block import Endpoint, Source, Span
+from wirelake.capture.blocks.flows import SESSION_ID_SIZE
 from wirelake.capture.blocks.stored_state import Count, End, FilePosition, Number, Record, check, check_places, check_spans, decode, encode
 from wirelake.capture.packets.flow_table import Key
 from wirelake.capture.packets.remembered import KEEP_ALL
-from wirelake.capture.packets.row_flows import SESSION_ID_SIZE
 from wirelake.capture.packets.tcp_flows import UNDECIDED_BYTES
 from wirelake.capture.packets.tcp_stream import MAX_GAPS, Budget, Half, SegmentPart
 from wirelake.capture.packets.tracked import Held, Tracked

@@ -202,7 +202,7 @@ class Block(msgspec.Struct):
     """int64, one row (start, stop, flow, to_server, missing) per segment."""
     origins: np.ndarray[Any, Any]
     """int64, one row (start, offset, ts) per origin, ascending by start."""
-    flows: list[Flow] = []
+    flows: Sequence[Flow] = []
     events: Sequence[FlowEvent] = []
     accounts: list[Account] = []
     unreadable: list[Unreadable] = []
@@ -245,7 +245,7 @@ _decoder = msgspec.msgpack.Decoder(Notes)
 
 def to_batch(block: Block) -> pa.RecordBatch:
     """Return a block as a record batch of one row."""
-    notes = Notes(block.flows, list(block.events), block.accounts, block.unreadable, block.sources, block.spans)
+    notes = Notes(list(block.flows), list(block.events), block.accounts, block.unreadable, block.sources, block.spans)
     values = [
         block.source.path,
         block.source.id,

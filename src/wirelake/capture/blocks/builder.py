@@ -39,6 +39,7 @@ from wirelake.capture.blocks.flow_events import (
     EVENT_WHAT,
     FlowEvents,
 )
+from wirelake.capture.blocks.flows import Flows, interleaved
 from wirelake.protocols.kernel import copy, kernel
 
 __all__ = ["BlockBuilder", "FlowRows", "append", "note"]
@@ -110,7 +111,7 @@ def note(events: Any, counts: Any, number: int, ts: int, offset: int, what: int,
 class FlowRows(Protocol):
     """Flows that are rows of a table."""
 
-    def flows_of(self, rows: list[int]) -> list[Flow]:
+    def flows_of(self, rows: Array) -> Flows:
         """Return the flow of each row; a block that had numbers for them was taken."""
 
 
@@ -257,15 +258,15 @@ class BlockBuilder:
         self._begin()
         return block
 
-    def _flows(self, numbered: Array) -> tuple[list[Flow], Array]:
+    def _flows(self, numbered: Array) -> tuple[Flows, Array]:
         """Return the flows of a block, equal ones once, and the final number of each."""
-        rows = numbered[numbered >= 0].tolist()
-        flows = self.rows.flows_of(rows) if self.rows is not None else []
+        is_row = numbered >= 0
+        parts = [] if self.rows is None else [(np.flatnonzero(is_row), self.rows.flows_of(numbered[is_row]))]
         if self._passed:
-            tracked, passed = iter(flows), iter([flow for flow, _ in self._passed.values()])
-            flows = [next(tracked) if row >= 0 else next(passed) for row in numbered.tolist()]
-        if len({flow.session_id for flow in flows}) == len(flows):  # cheaper than to compare flows
+            parts.append((np.flatnonzero(~is_row), Flows.of([flow for flow, _ in self._passed.values()])))
+        flows = parts[0][1] if len(parts) == 1 else interleaved(parts)
+        if flows.are_distinct:  # cheaper than to compare flows
             return flows, np.arange(len(flows))
         known: dict[Flow, int] = {}
         numbers = np.array([known.setdefault(flow, len(known)) for flow in flows], np.int64)
-        return list(known), numbers
+        return Flows.of(list(known)), numbers

@@ -12,7 +12,7 @@ import numpy as np
 
 from wirelake.capture.blocks.accounting import HEADERS, OTHER, Accounting
 from wirelake.capture.blocks.builder import BlockBuilder
-from wirelake.capture.containers.records import SIZE, START, TS
+from wirelake.capture.containers.records import SIZE, TS
 from wirelake.capture.packets.dissect import (
     ACKNOWLEDGED,
     DESTINATION_PORT,
@@ -23,17 +23,14 @@ from wirelake.capture.packets.dissect import (
     PACKET_BATCH_COLUMNS,
     PACKET_COLUMNS,
     PAYLOAD,
-    PAYLOAD_AT,
     PAYLOAD_SIZE,
     REASON,
     REASONS,
-    RECORD_AT,
     SEQUENCE,
     SOURCE_PORT,
     SYN,
     TCP,
     TRANSPORT,
-    TS_AT,
     dissect,
     transport,
 )
@@ -53,9 +50,8 @@ PLAIN_PACKETS: Final = 4096
 
 def dissected(data: bytes, records: Array) -> Array:
     """Return one row (`PACKET_BATCH_COLUMNS`) for each record of a window; its offsets in the source count from the window."""
-    packets = np.zeros((len(records), PACKET_BATCH_COLUMNS), np.int64)
+    packets = np.empty((len(records), PACKET_BATCH_COLUMNS), np.int64)
     active(dissect)(array(data), records, packets)
-    packets[:, TS_AT], packets[:, RECORD_AT], packets[:, PAYLOAD_AT] = records[:, TS], records[:, START], packets[:, PAYLOAD]
     return packets
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from wirelake.capture.blocks.accounting import HEADERS, OTHER, Accounting
 from wirelake.capture.blocks.block import Block, Endpoint, Flow, FlowEvent, Source, Unrecognised
 from wirelake.capture.containers.records import DATA, SIZE, START, TS, WIRE_SIZE
-from wirelake.capture.packets.row_flows import session_id
+from wirelake.capture.packets.flow_ids import session_id
 from wirelake.capture.packets.tcp_flows import UNRECOGNISED
 from wirelake.capture.packets.tracked import by_port, is_client
 from wirelake.capture.record.exported_pdu import RECEIVED, Tags, info_words, parse, recorded_session_id

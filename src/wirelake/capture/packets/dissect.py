@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from wirelake.capture.containers.records import DATA, LINK, SIZE, WIRE_SIZE
+from wirelake.capture.containers.records import DATA, LINK, SIZE, START, TS, WIRE_SIZE
 from wirelake.capture.packets.links import CUT, NOT_IP, TYPE_EITHER, TYPE_IPV4, TYPE_IPV6, carried
 from wirelake.protocols.kernel import kernel, u16, u32
 
@@ -77,7 +77,7 @@ MISSING: Final = 12
 It is 0 where IP claims more than a whole frame has.
 """
 PACKET_COLUMNS: Final = 13
-"""Columns that `dissect` writes. Where packets are followed, three more say where they come from."""
+"""Columns that the bytes of a packet give. Three more say where it comes from."""
 TS_AT: Final = PACKET_COLUMNS
 RECORD_AT: Final = PACKET_COLUMNS + 1
 """Offset of the record in the source."""
@@ -282,8 +282,10 @@ def _packet(data: Any, start: int, stop: int, link: int, row: Any) -> int:
 
 @kernel
 def dissect(data: Any, records: Any, packets: Any) -> None:
-    """Write one row of `packets` for each row of `records`, which must all be packets."""
+    """Write one row of `packets` (`PACKET_BATCH_COLUMNS`) for each row of `records`, which must all be packets."""
     for index in range(len(records)):
+        for column in range(PACKET_BATCH_COLUMNS):
+            packets[index, column] = 0
         start = int(records[index, DATA])
         size = int(records[index, SIZE])
         reason = _packet(data, start, start + size, int(records[index, LINK]), packets[index])
@@ -293,3 +295,6 @@ def dissect(data: Any, records: Any, packets: Any) -> None:
         elif reason == MALFORMED and not is_whole:
             reason = SNAPPED
         packets[index, REASON] = reason
+        packets[index, TS_AT] = records[index, TS]
+        packets[index, RECORD_AT] = records[index, START]
+        packets[index, PAYLOAD_AT] = packets[index, PAYLOAD]

@@ -49,6 +49,7 @@ __all__ = [
     "WORDS",
     "FlowTable",
     "Key",
+    "mixed",
     "search",
     "start",
 ]
@@ -108,7 +109,8 @@ GROWTH: Final = 1 << 12
 
 
 @kernel
-def _mixed(value: int, word: int, factor: int) -> int:
+def mixed(value: int, word: int, factor: int) -> int:
+    """Mix a word of 32 bits into a hash of 32 bits; `factor` is secret, and has 30 bits."""
     product = (value ^ word) * factor
     return (product ^ (product >> 31)) & 0xFFFFFFFF
 
@@ -117,10 +119,10 @@ def _mixed(value: int, word: int, factor: int) -> int:
 def _hashed(data: Any, source: int, destination: int, width: int, port: int, other: int, secret: Any) -> int:
     """Hash a key; all products stay below 63 bits."""
     factor = secret[1]
-    value = _mixed(secret[0], port << 16 | other, factor)
+    value = mixed(secret[0], port << 16 | other, factor)
     for index in range(0, width, 4):
-        value = _mixed(value, u32(data, source + index), factor)
-        value = _mixed(value, u32(data, destination + index), factor)
+        value = mixed(value, u32(data, source + index), factor)
+        value = mixed(value, u32(data, destination + index), factor)
     return value
 
 
@@ -227,10 +229,10 @@ def _index(table: Any) -> None:
             if not alive[entry]:
                 continue
             first, second = (0, WORDS) if entry & 1 else (WORDS, 0)
-            value = _mixed(secret[0], port << 16 | other if entry & 1 else other << 16 | port, secret[1])
+            value = mixed(secret[0], port << 16 | other if entry & 1 else other << 16 | port, secret[1])
             for index in range(width // 4):
-                value = _mixed(value, ends[row, first + index], secret[1])
-                value = _mixed(value, ends[row, second + index], secret[1])
+                value = mixed(value, ends[row, first + index], secret[1])
+                value = mixed(value, ends[row, second + index], secret[1])
             slot = value & mask
             while slots[slot]:
                 slot = (slot + 1) & mask

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping
-from hashlib import blake2b
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from wirelake.capture.blocks.block import Endpoint, Flow
+from wirelake.capture.blocks.flows import SESSION_ID_SIZE, FlowKind, Flows, Side, interleaved
+from wirelake.capture.packets.flow_ids import SINCE_WORDS, session_id, session_ids
 from wirelake.capture.packets.flow_table import (
     DIALECT,
     NUMBER,
@@ -30,23 +32,16 @@ from wirelake.capture.packets.in_order import OPENING_BYTES, OPENING_COLUMNS
 if TYPE_CHECKING:
     from wirelake.capture.packets.tracked import Tracked
 
-__all__ = ["MAX_ADDRESSES", "MAX_OPENINGS", "SESSION_ID_SIZE", "RowFlows", "address", "session_id"]
+__all__ = ["MAX_ADDRESSES", "MAX_OPENINGS", "RowFlows", "address"]
 
 Array = np.ndarray[Any, Any]
 
-SESSION_ID_SIZE: Final = 16
 MAX_OPENINGS: Final = 16
 """First segments that kernels recognise a dialect by."""
 MAX_ADDRESSES: Final = 1 << 16
 """Addresses whose text is kept."""
-_SINCE: Final = ("sequence", "time", "byte")
 _PORTS: Final = 1 << 16
 _texts: dict[bytes, str] = {}
-
-
-def session_id(*parts: object) -> bytes:
-    """Hash the parts of a session's identity to its id."""
-    return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=SESSION_ID_SIZE).digest()
 
 
 def address(packed: bytes) -> str:
@@ -65,6 +60,10 @@ class RowFlows:
     def __init__(self, table: FlowTable, ports: Mapping[int, str], dialect: Callable[[str, bytes], tuple[str, ...] | None]) -> None:
         self._table = table
         self._named: dict[int, Flow] = {}
+        """Row -> its flow, if Python made it."""
+        self._ids = np.zeros((0, SESSION_ID_SIZE), np.uint8)
+        """By row: the session id of its flow, if a block needed it."""
+        self._has_id = np.zeros(0, np.bool_)
         self._protocols = ["", *dict.fromkeys(ports.values())]
         self._dialects: list[tuple[str, ...]] = [()]
         numbers = {name: number for number, name in enumerate(self._protocols)}
@@ -106,50 +105,50 @@ class RowFlows:
         client, server = Endpoint(address(source), port), Endpoint(address(destination), other)
         if not to_server:
             client, server = server, client
-        name = session_id("tcp", client.address, client.port, server.address, server.port, f"{_SINCE[kind]} {since}")
+        name = session_id("tcp", client.address, client.port, server.address, server.port, f"{SINCE_WORDS[kind]} {since}")
         return client, server, name
 
     def name(self, row: int, flow: Flow) -> None:
         """Note the flow of a row that Python gives back."""
         self._named[row] = flow
 
-    def of(self, rows: list[int], tracked: Mapping[int, Tracked]) -> list[Flow]:
+    def of(self, rows: Array, tracked: Mapping[int, Tracked]) -> Flows:
         """Return the flow of each row; a block that had numbers for them was taken."""
         self._table.flows[rows, NUMBER] = -1
-        fresh = [row for row in rows if row not in self._named and row not in tracked]
-        self._named.update(zip(fresh, self._many(fresh), strict=True))
-        named = self._named
-        return [self.flow(row, tracked.get(row)) for row in rows] if tracked else [named[row] for row in rows]
+        if not self._named and not tracked:
+            return self._many(rows)
+        is_known = np.isin(rows, [*self._named, *tracked])
+        known, others = np.flatnonzero(is_known), np.flatnonzero(~is_known)
+        flows = Flows.of([self.flow(row, tracked.get(row)) for row in rows[known].tolist()])
+        return interleaved([(known, flows), (others, self._many(rows[others]))])
 
-    def _many(self, rows: list[int]) -> Iterator[Flow]:
-        """Yield the flows of rows whose protocol is known by port; as `flow`, but many at once."""
-        columns = [SINCE_KIND, SINCE, TO_SERVER, WIDTH, PORT, OTHER, PROTOCOL, DIALECT]
-        addresses = self._table.ends[rows].astype(">u4").tobytes()
-        at, half, texts = 0, 4 * WORDS, _texts
-        servers: dict[tuple[bytes, int], tuple[Endpoint, str]] = {}
-        # Column by column, and no container for each flow: it would keep Python's garbage collector busy.
-        values = self._table.flows[rows][:, columns].T.tolist()
-        for kind, since, to_server, width, first_port, second_port, protocol, dialect in zip(*values, strict=True):
-            first, second = addresses[at : at + width], addresses[at + half : at + half + width]
-            at += 2 * half
-            here, port, there, other = (first, first_port, second, second_port) if to_server else (second, second_port, first, first_port)
-            ends = servers.get((there, other))
-            if ends is None:
-                text = address(there)
-                ends = servers[there, other] = (Endpoint(text, other), f"\0{text}\0{other}")
-            server, server_text = ends
-            text = texts.get(here) or address(here)
-            name = f"tcp\0{text}\0{port}{server_text}\0{_SINCE[kind]} {since}".encode()
-            yield Flow(
-                blake2b(name, digest_size=SESSION_ID_SIZE).digest(),
-                self._protocols[protocol],
-                "tcp",
-                Endpoint(text, port),
-                server,
-                "port",
-                "wire",
-                self._dialects[dialect],
-            )
+    def _many(self, rows: Array) -> Flows:
+        """Return the flows of rows whose protocol is known by port; as `flow`, but many at once."""
+        flows, dialects = self._table.flows[rows], len(self._dialects)
+        ends = self._table.ends[rows].astype(">u4").view(np.uint8).reshape(len(rows), 2, 4 * WORDS)
+        ports, numbers = flows[:, [PORT, OTHER]], np.arange(len(rows))
+        is_reversed = (flows[:, TO_SERVER] == 0).astype(np.int64)
+        clients, servers = (_side(ends[numbers, place], flows[:, WIDTH], ports[numbers, place]) for place in (is_reversed, 1 - is_reversed))
+        kinds = flows[:, PROTOCOL] * dialects + flows[:, DIALECT]
+        used = np.flatnonzero(np.bincount(kinds))
+        named = [
+            FlowKind(self._protocols[kind // dialects], "tcp", "port", "wire", self._dialects[kind % dialects]) for kind in used.tolist()
+        ]
+        ids = self._session_ids(rows, clients, servers, flows[:, SINCE_KIND], flows[:, SINCE])
+        return Flows(ids, named, np.searchsorted(used, kinds), clients, servers)
+
+    def _session_ids(self, rows: Array, clients: Side, servers: Side, kinds: Array, since: Array) -> Array:
+        """Return the session id of each row; ids that an earlier block needed are kept."""
+        more = len(self._table.flows) - len(self._ids)
+        if more > 0:
+            self._ids = np.concatenate((self._ids, np.zeros((more, SESSION_ID_SIZE), np.uint8)))
+            self._has_id = np.concatenate((self._has_id, np.zeros(more, np.bool_)))
+        new = np.flatnonzero(~self._has_id[rows])
+        if len(new):
+            here, there = (one._replace(codes=one.codes[new], ports=one.ports[new]) for one in (clients, servers))
+            self._ids[rows[new]] = session_ids(here, there, kinds[new], since[new])
+            self._has_id[rows] = True
+        return self._ids[rows]
 
     def flow(self, row: int, tracked: Tracked | None = None) -> Flow:
         """Return the flow of a row whose protocol is known."""
@@ -163,6 +162,23 @@ class RowFlows:
             self._named[row] = flow
         return flow
 
-    def moved(self, numbers: Mapping[int, int]) -> None:
-        """Rows have other numbers now; those that are not among them are gone."""
-        self._named = {numbers[row]: flow for row, flow in self._named.items() if row in numbers}
+    def moved(self, rows: Array) -> None:
+        """Rows have other numbers now: each its place in `rows`, which is ascending. Those that are not in it are gone."""
+        known = rows[rows < len(self._ids)]  # the others are new, and have no id
+        self._ids, self._has_id = self._ids[known], self._has_id[known]
+        if self._named:
+            numbers = dict(zip(rows.tolist(), range(len(rows)), strict=True))
+            self._named = {numbers[row]: flow for row, flow in self._named.items() if row in numbers}
+
+
+def _side(ends: Array, widths: Array, ports: Array) -> Side:
+    """Return endpoints as columns; an address has so many of the bytes of its row."""
+    addresses: list[str] = []
+    codes = np.empty(len(ends), np.int64)
+    for width in np.flatnonzero(np.bincount(widths)).tolist():
+        mine = widths == width
+        packed = pa.py_buffer(np.ascontiguousarray(ends[mine, :width]))
+        column = pa.Array.from_buffers(pa.binary(width), int(mine.sum()), [None, packed]).dictionary_encode()
+        codes[mine] = column.indices.to_numpy() + len(addresses)
+        addresses += map(address, column.dictionary.to_pylist())
+    return Side(addresses, codes, ports)

@@ -14,8 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from wirelake.capture.blocks.accounting import GAP, OTHER, Accounting
-from wirelake.capture.blocks.block import Flow, Unrecognised
+from wirelake.capture.blocks.block import Unrecognised
 from wirelake.capture.blocks.builder import BlockBuilder
+from wirelake.capture.blocks.flows import Flows
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.capture.packets.dissect import ACK, FIN, RST, SYN
 from wirelake.capture.packets.flow_table import (
@@ -256,7 +257,7 @@ class Tracker:
         """Track a direction of a stored state that waits for a gap."""
         self._waiting[tracked.halves[to_server]] = (tracked, to_server)
 
-    def flows_of(self, rows: list[int]) -> list[Flow]:
+    def flows_of(self, rows: Array) -> Flows:
         """Return the flow of each row; a block that had numbers for them was taken."""
         return self._row_flows.of(rows, self._tracked)
 
@@ -305,13 +306,14 @@ class Tracker:
 
     def _moved(self, rows: Array) -> None:
         """Rows got new numbers."""
-        numbers = dict(zip(rows.tolist(), range(len(rows)), strict=True))
-        self._tracked = {numbers[row]: tracked for row, tracked in self._tracked.items() if row in numbers}
+        if self._tracked:
+            numbers = dict(zip(rows.tolist(), range(len(rows)), strict=True))
+            self._tracked = {numbers[row]: tracked for row, tracked in self._tracked.items() if row in numbers}
         for row, tracked in self._tracked.items():
             tracked.row = row
             for to_server, half in enumerate(tracked.halves):
                 half.move_slot(2 * row + to_server)
-        self._row_flows.moved(numbers)
+        self._row_flows.moved(rows)
         self._builder.moved(rows)
 
     def _number(self, tracked: Tracked) -> int:

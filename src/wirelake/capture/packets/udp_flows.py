@@ -12,7 +12,8 @@ from typing import Final
 from wirelake.capture.blocks.accounting import OTHER, Accounting
 from wirelake.capture.blocks.block import Endpoint, Flow, Unrecognised
 from wirelake.capture.blocks.builder import BlockBuilder
-from wirelake.capture.packets.row_flows import address, session_id
+from wirelake.capture.packets.flow_ids import session_id
+from wirelake.capture.packets.row_flows import address
 from wirelake.capture.packets.tcp_flows import UNLIKE, UNRECOGNISED
 from wirelake.capture.packets.tracked import by_port, is_client
 

@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, ORIGIN_START, ORIGIN_TS, SOURCE_SHIFT, Block, Source, Span, source_of
+from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, ORIGIN_START, SOURCE_SHIFT, Block, Source, Span, source_of
 from wirelake.capture.blocks.read_split import ReadTask
 from wirelake.errors import LakeError
+from wirelake.lake.decode.places import PLACE_END, PLACE_FIRST, PLACE_LOWEST, PLACE_TS, places_of
 from wirelake.lake.tables import ledger
 
 __all__ = ["Entry", "Extent", "LedgerEntries", "Where", "balance", "merge", "packed", "rows", "unpacked", "weigh"]
@@ -57,24 +58,9 @@ class Where(msgspec.Struct, frozen=True):
 
     def extent(self, origins: IntArray, starts: IntArray, lengths: IntArray) -> Extent:
         """The places of messages in their sources."""
-        last = starts + lengths - 1
-        head = np.searchsorted(origins[:, ORIGIN_START], starts, side="right") - 1
-        tail = np.searchsorted(origins[:, ORIGIN_START], last, side="right") - 1
-        first = origins[head, ORIGIN_OFFSET] + starts - origins[head, ORIGIN_START]
-        ends = origins[tail, ORIGIN_OFFSET] + last - origins[tail, ORIGIN_START]
-        numbers, lowest = first >> SOURCE_SHIFT, first
-        falls = np.diff(origins[:, ORIGIN_OFFSET]) < 0
-        if falls.any() or (numbers != ends >> SOURCE_SHIFT).any():
-            lowest = first.copy()
-            fallen = np.concatenate(([0], np.cumsum(falls)))
-            for index in np.flatnonzero((fallen[head] != fallen[tail]) | (numbers != ends >> SOURCE_SHIFT)):
-                here = origins[head[index] : tail[index] + 1]
-                sizes = np.append(here[1:, ORIGIN_START], last[index] + 1) - np.maximum(here[:, ORIGIN_START], starts[index])
-                places = here[:, ORIGIN_OFFSET].copy()
-                places[0] = first[index]
-                mine = places >> SOURCE_SHIFT == numbers[index]
-                lowest[index], ends[index] = places[mine].min(), (places + sizes)[mine].max() - 1
-        return Extent(numbers, first, lowest & OFFSET_MASK, ends - lowest + 1, origins[tail, ORIGIN_TS])
+        places = places_of(origins, starts, lengths)
+        first, lowest, end, ts = (places[:, column] for column in (PLACE_FIRST, PLACE_LOWEST, PLACE_END, PLACE_TS))
+        return Extent(first >> SOURCE_SHIFT, first, lowest & OFFSET_MASK, end - lowest, ts)
 
 
 class Extent(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ Does not import Spark or any protocol: descriptors (`wirelake.protocols.get`) ha
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -21,9 +20,6 @@ from wirelake import protocols
 from wirelake.capture.blocks.accounting import HEADERS
 from wirelake.capture.blocks.block import (
     OFFSET_MASK,
-    ORIGIN_OFFSET,
-    ORIGIN_START,
-    ORIGIN_TS,
     SEGMENT_FLOW,
     SEGMENT_MISSING,
     SEGMENT_START,
@@ -34,11 +30,13 @@ from wirelake.capture.blocks.block import (
     Flow,
 )
 from wirelake.capture.blocks.flow_events import event_places, event_words
+from wirelake.capture.blocks.flows import FlowKind, Flows
 from wirelake.lake.decode import accounting, rows
 from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
 from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
 from wirelake.lake.decode.options import DecodeOptions
+from wirelake.lake.decode.places import first_places
 from wirelake.lake.decode.runs import Runs
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import DecoderState, Reason, Speaker
@@ -66,7 +64,6 @@ This is the one limit that makes rows depend on what else is read.
 MAX_GATHERED: Final = 8 * 1024 * 1024
 """Bytes of rows after which the sink gets them, if options do not say less."""
 
-_kind: Final = attrgetter("protocol", "dialect", "transport", "observed_by")
 _NO_SEGMENTS: Final = np.zeros((0, SEGMENT_MISSING), np.int64)
 
 
@@ -104,6 +101,7 @@ class Decoder:
     def feed(self, block: Block) -> Batches:
         """The rows of one block, without those that the sink got."""
         block = self.decoder_state.renumber(block)
+        block.flows = Flows.of(block.flows)
         self._ledger_entries.open(Where.of(block) if block.spans else self._where)
         for account in block.accounts:
             self._ledger_entries.add(self._where, account.at, account.category, account.reason, account.bytes, account.items)
@@ -150,7 +148,7 @@ class Decoder:
     def _add(self, table: str, batch: pa.RecordBatch) -> None:
         self._gathering.add(table, batch)
 
-    def _scanner_of(self, flow: Flow) -> Scanner:
+    def _scanner_of(self, flow: Flow | FlowKind) -> Scanner:
         """The scanner for a flow; one for each dialect of a protocol, whatever else a file names."""
         dialects = protocols.get(flow.protocol).dialects if flow.dialect else ()
         key = (flow.protocol, tuple(name for name in dialects if name in flow.dialect))
@@ -176,16 +174,14 @@ class Decoder:
         if not len(block.segments):
             return
         data = np.frombuffer(block.data, np.uint8)
-        kinds = list(map(_kind, block.flows))  # flows of a kind are read alike
-        codes = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        flows = Flows.of(block.flows)
         scanners: dict[Scanner | str, int] = {}
-        reading = np.empty((len(codes), 2), np.int64)
-        for kind, code in codes.items():
-            flow = block.flows[kinds.index(kind)]
-            scanner = self._scanner_of(flow) if flow.protocol in protocols.names() else flow.protocol
-            is_stream = isinstance(scanner, Scanner) and _is_stream(flow, scanner)
+        reading = np.empty((len(flows.kinds), 2), np.int64)  # flows of a kind are read alike
+        for code, kind in enumerate(flows.kinds):
+            scanner = self._scanner_of(kind) if kind.protocol in protocols.names() else kind.protocol
+            is_stream = isinstance(scanner, Scanner) and _is_stream(kind, scanner)
             reading[code] = scanners.setdefault(scanner, len(scanners)), is_stream
-        how = reading[np.fromiter(map(codes.__getitem__, kinds), np.int64, len(kinds))][block.segments[:, SEGMENT_FLOW]]
+        how = reading[flows.kind_of[block.segments[:, SEGMENT_FLOW]]]
         for scanner, number in scanners.items():
             mine = how[:, 0] == number
             is_alone = len(scanners) == 1
@@ -199,16 +195,16 @@ class Decoder:
             # A record or a datagram holds whole messages; segments of a stream must be joined.
             streams = (how if is_alone else how[mine])[:, 1] != 0
             if not streams.all():
-                self._walk(scanner, ScanInput(data, segments[~streams], block.origins, block.flows), scanner.scan_limits)
+                self._walk(scanner, ScanInput(data, segments[~streams], block.origins, flows), scanner.scan_limits)
                 segments = segments[streams]
             if len(segments):
                 self._read_streams(scanner, block, data, segments)
 
     def _read_streams(self, scanner: Scanner, block: Block, data: ByteArray, segments: IntArray) -> None:
         """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
-        numbers = {flow.session_id: number for number, flow in enumerate(block.flows)}
-        if len(numbers) == len(block.flows):
-            runs = Runs(data, segments, block.origins, block.flows, numbers)
+        flows = Flows.of(block.flows)
+        if flows.are_distinct:
+            runs = Runs(data, segments, block.origins, flows)
             if self._is_plain(scanner, runs):
                 self._stream_reader(scanner).feed_runs(runs)
                 return
@@ -218,7 +214,7 @@ class Decoder:
         """Whether all runs are those of bare streams, whose handshake is over if there is one."""
         protocol = scanner.protocol
         if protocol.handshake is not None:
-            return all(flow.session_id in self.decoder_state.handshakes for flow in runs.flows())
+            return all(runs.speaker(item)[0] in self.decoder_state.handshakes for item in range(len(runs)))
         if protocol.xmpp is not None and not self._stanzas.is_absent(runs):
             return False
         return not protocol.websocket or self._unwrapper.is_absent(runs)
@@ -416,33 +412,16 @@ class Decoder:
             return
         flows, times, places = (np.concatenate((seen[:, column], later[:, column])) for column in range(3))
         words = event_words(block.events, len(seen))
-        self._add(connections.TABLE.name, rows.happened(self._where, block.flows, flows, times, places, *words))
+        self._add(connections.TABLE.name, rows.happened(self._where, Flows.of(block.flows), flows, times, places, *words))
 
     def _first_seen(self, block: Block) -> IntArray:
-        """One row (flow, time, place) for every flow of a block, once for each source: its first bytes, or its first event."""
-        later = event_places(block.events)
-        flows, times, places, came = later[:, 0], later[:, 1], later[:, 2], later[:, 3]
-        if len(block.segments):
-            segment_of = np.searchsorted(block.segments[:, SEGMENT_START], block.origins[:, ORIGIN_START], side="right") - 1
-            flows = np.concatenate((block.segments[segment_of, SEGMENT_FLOW], flows))
-            times = np.concatenate((block.origins[:, ORIGIN_TS], times))
-            places = np.concatenate((block.origins[:, ORIGIN_OFFSET], places))
-            came = np.concatenate((block.origins[:, ORIGIN_START] + 0.5, came))
-        order = np.argsort(came, kind="stable") if len(later) else np.arange(len(came))
+        """The rows of `first_places` that no earlier block had."""
         sources = self._where.sources
-        keys = (flows * len(sources) + (places >> SOURCE_SHIFT))[order]
-        first = np.full(len(block.flows) * len(sources), -1, np.int64)
-        first[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)  # of several, the last that is written counts
-        chosen = order[np.sort(first[first >= 0])]
-        known, ids, session_ids = self.decoder_state.seen, [source.id for source in sources], [flow.session_id for flow in block.flows]
-        numbers, at = flows[chosen].tolist(), (places[chosen] >> SOURCE_SHIFT).tolist()
-        fresh = []
-        for index, key in enumerate(zip(map(session_ids.__getitem__, numbers), map(ids.__getitem__, at), strict=True)):
-            if key not in known:
-                known[key] = None
-                fresh.append(index)
-        rows = chosen[fresh]
-        return np.column_stack((flows[rows], times[rows], places[rows])).astype(np.int64, copy=False)
+        places = first_places(block, len(sources))
+        ids = np.frombuffer(b"".join([source.id for source in sources]), np.uint8).reshape(len(sources), -1)
+        pairs = np.concatenate((Flows.of(block.flows).session_ids[places[:, 0]], ids[places[:, 2] >> SOURCE_SHIFT]), axis=1)
+        fresh: IntArray = places[self.decoder_state.seen.add(pairs)]
+        return fresh
 
     def _let_go(self, limit: int) -> None:
         """Quarantine bytes that wait, oldest first, until no more than this wait.
@@ -503,7 +482,7 @@ def _speakers(scan_input: ScanInput, segments: IntArray) -> tuple[IntArray, dict
     return speakers, {number: (scan_input.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
 
 
-def _is_stream(flow: Flow, scanner: Scanner) -> bool:
+def _is_stream(flow: FlowKind, scanner: Scanner) -> bool:
     """Whether runs of a flow must be joined.
 
     Those of a recording only where the handshake decides how bytes are read.

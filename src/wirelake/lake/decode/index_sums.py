@@ -144,9 +144,13 @@ class NumberSums:
         return self._rows > self._most
 
     def add(self, columns: Columns) -> None:
-        """Add rows."""
-        self._parts.append({name: integers(values, self._sums.get(name, "sum")) for name, values in columns.items()})
-        self._rows += len(self._parts[-1][self._keys[0]])
+        """Add rows. Neighbours with the same key are summed up at once: rows of a session, or of a minute, most often come together."""
+        part = {name: integers(values, self._sums.get(name, "sum")) for name, values in columns.items()}
+        firsts = _changes([part[name] for name in self._keys])
+        if 2 * len(firsts) <= len(part[self._keys[0]]):
+            part = self._summed(part, firsts)
+        self._parts.append(part)
+        self._rows += len(part[self._keys[0]])
 
     def renumber(self, key: str, new: Callable[[IntArray], IntArray]) -> None:
         """Change the values of a key; different ones may become the same."""
@@ -159,17 +163,28 @@ class NumberSums:
             return None
         rows = {name: np.concatenate([part[name] for part in self._parts]) for name in (*self._keys, *self._sums)}
         order = np.lexsort([rows[name] for name in reversed(self._keys)])
-        keys = [rows[name][order] for name in self._keys]
-        is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
-        firsts = np.flatnonzero(is_first)
-        summed = dict(zip(self._keys, (key[firsts] for key in keys), strict=True))
-        by = {"sum": np.add, "min": np.minimum, "max": np.maximum}
-        summed |= {name: by[how].reduceat(rows[name][order], firsts) for name, how in self._sums.items()}
+        rows = {name: values[order] for name, values in rows.items()}
+        firsts = _changes([rows[name] for name in self._keys])
+        summed = self._summed(rows, firsts)
         self._parts, self._rows = [summed], len(firsts)
         self._most = max(BUFFER_ROWS, 2 * self._rows)
         masks = {name: values == EMPTY[self._sums[name]] for name, values in summed.items() if self._sums.get(name, "sum") != "sum"}
         return pa.table({name: pa.array(values, mask=masks.get(name)) for name, values in summed.items()})
+
+    def _summed(self, rows: Mapping[str, IntArray], firsts: IntArray) -> dict[str, IntArray]:
+        """Sum up rows that have the same keys as those before, but for these first ones."""
+        if len(firsts) == len(rows[self._keys[0]]):
+            return dict(rows)
+        by = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+        keys = {name: rows[name][firsts] for name in self._keys}
+        return keys | {name: by[how].reduceat(rows[name], firsts) for name, how in self._sums.items()}
+
+
+def _changes(keys: Sequence[IntArray]) -> IntArray:
+    """Return the rows that have another key than the row before."""
+    is_first = np.ones(len(keys[0]), np.bool_)
+    is_first[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return np.flatnonzero(is_first)
 
 
 def integers(values: pa.Array | pa.ChunkedArray | IntArray, how: str) -> IntArray:

@@ -6,7 +6,7 @@ the data sources without a lake all decode with this loop; they differ in where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import NamedTuple
@@ -40,7 +40,7 @@ Guard = Callable[[Suspects], AbstractContextManager[None]]
 class Decoded(NamedTuple):
     """The rows of one block, or those that are left at the end."""
 
-    flows: list[Flow]
+    flows: Sequence[Flow]
     """The connections of the block; none at the end."""
     rows: Batches
     """Without the rows that the decoder's sink got."""

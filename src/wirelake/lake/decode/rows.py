@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from wirelake.capture.blocks.block import OFFSET_MASK, SEGMENT_FLOW, SEGMENT_TO_SERVER, SOURCE_SHIFT, Flow, Source
+from wirelake.capture.blocks.flows import Flows, Side
 from wirelake.capture.containers.records import NO_TIME
 from wirelake.lake.decode.accounting import Extent, Where
 from wirelake.lake.tables import connections, quarantine
@@ -25,29 +26,28 @@ IntArray = npt.NDArray[np.int64]
 DIRECTIONS: Final = ("to_client", "to_server")
 
 _KIND: Final = ("protocol", "transport", "known_by", "observed_by")
-_kind: Final = attrgetter(*_KIND)
 
 Noted = tuple[Flow, int, int, str, str, str]
 """An event of a connection: flow, time, place, event, side, detail."""
 
 
 def leading(
-    where: Where, extent: Extent, flows: list[Flow], segments: IntArray, links: list[bytes | None], made: pa.Array | None
+    where: Where, extent: Extent, flows: Sequence[Flow], segments: IntArray, links: list[bytes | None], made: pa.Array | None
 ) -> dict[str, pa.Array]:
     """The columns that every protocol's table begins with. `links` are sessions by flow, `made` are sessions by message, if known."""
     numbers = segments[:, SEGMENT_FLOW]
     is_used = np.zeros(len(flows), np.bool_)
     is_used[numbers] = True
     if not is_used.all():  # a block has many short flows, and a batch only some of them
-        used = np.flatnonzero(is_used).tolist()
-        flows, links = [flows[number] for number in used], [links[number] for number in used] if links else []
+        used = np.flatnonzero(is_used)
+        flows = flows.take(used) if isinstance(flows, Flows) else [flows[number] for number in used.tolist()]
+        links = [links[number] for number in used.tolist()] if links else []
         numbers = (np.cumsum(is_used) - 1)[numbers]
-    connection = pa.DictionaryArray.from_arrays(
-        pa.array(numbers.astype(np.int32)), pa.array([flow.session_id for flow in flows], pa.binary())
-    )
+    ids = flows.column() if isinstance(flows, Flows) else pa.array([flow.session_id for flow in flows], pa.binary())
+    connection = pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), ids)
     return {
         "message_id": _message_ids(where.sources, extent.numbers, extent.first),
-        "session_id": sessions(flows, connection, links, made),
+        "session_id": sessions(connection, links, made),
         "connection_id": connection,
         "ts": times(extent.ts),
         "direction": names(segments[:, SEGMENT_TO_SERVER], DIRECTIONS),
@@ -57,7 +57,7 @@ def leading(
     }
 
 
-def sessions(flows: list[Flow], connection: pa.DictionaryArray, links: list[bytes | None], made: pa.Array | None) -> pa.Array:
+def sessions(connection: pa.DictionaryArray, links: list[bytes | None], made: pa.Array | None) -> pa.Array:
     """The session of each message: as its protocol says, or else the link of its connection.
 
     Without a link it is the connection.
@@ -66,7 +66,8 @@ def sessions(flows: list[Flow], connection: pa.DictionaryArray, links: list[byte
         return pc.coalesce(made, connection.cast(pa.binary()))
     if not any(links):
         return connection
-    ids = pa.array([link or flow.session_id for link, flow in zip(links, flows, strict=True)], pa.binary())
+    own = connection.dictionary.to_pylist()
+    ids = pa.array([link or name for link, name in zip(links, own, strict=True)], pa.binary())
     return pa.DictionaryArray.from_arrays(connection.indices, ids)
 
 
@@ -149,7 +150,7 @@ def connected(where: Where, noted: list[Noted]) -> pa.RecordBatch:
 
 def happened(
     where: Where,
-    flows: list[Flow],
+    flows: Flows,
     numbers: IntArray,
     times: IntArray,
     places: IntArray,
@@ -161,38 +162,28 @@ def happened(
 
     Texts are dictionary-encoded, each once: rows of one flow repeat them.
     """
-    indices = pa.array(numbers.astype(np.int32))
+    numbers = numbers.astype(np.int64, copy=False)
 
-    def of_flow(values: list[object], kind: pa.DataType) -> pa.Array:
-        return pa.array(values, kind).take(indices)
+    def address(side: Side) -> pa.DictionaryArray:
+        return _coded(side.codes[numbers], side.addresses)
 
-    def text_of_flow(values: list[object], kind: pa.DataType) -> pa.Array:
-        encoded = pa.array(values, kind).dictionary_encode()
-        return pa.DictionaryArray.from_arrays(encoded.indices.take(indices), encoded.dictionary)
+    def port(side: Side) -> pa.Array:
+        return pa.array(side.ports[numbers].astype(np.int32))
 
     schema = connections.TABLE.schema
     paths = pa.array([source.path for source in where.sources], pa.string()).dictionary_encode()
-    kinds = list(map(_kind, flows))  # flows differ in few of these
-    codes = {kind: code for code, kind in enumerate(dict.fromkeys(kinds))}
-    code_of = np.fromiter(map(codes.__getitem__, kinds), np.int32, len(kinds))[numbers]
-    clients, servers = [flow.client for flow in flows], [flow.server for flow in flows]
-    ids = pa.array([flow.session_id for flow in flows], pa.binary())
-    connection = (
-        pa.DictionaryArray.from_arrays(indices, ids) if len(pc.unique(ids)) == len(ids) else text_of_flow(ids.to_pylist(), ids.type)
-    )
-    texts: dict[str, list[object]] = {
-        "client_address": [end.address for end in clients],
-        "server_address": [end.address for end in servers],
-    }
-    ports: dict[str, list[object]] = {
-        "client_port": [end.port for end in clients],
-        "server_port": [end.port for end in servers],
-    }
+    kinds = flows.kind_of[numbers]  # flows differ in few of these
+    ids = flows.column()
+    connection = pa.DictionaryArray.from_arrays(pa.array(numbers.astype(np.int32)), ids)
+    if not flows.are_distinct:
+        connection = connection.dictionary_decode().dictionary_encode()
     made = {
         "connection_id": connection,
-        **{name: text_of_flow(values, schema.field(name).type) for name, values in texts.items()},
-        **{name: of_flow(values, schema.field(name).type) for name, values in ports.items()},
-        **{name: _coded(code_of, [kind[place] for kind in codes]) for place, name in enumerate(_KIND)},
+        "client_address": address(flows.clients),
+        "server_address": address(flows.servers),
+        "client_port": port(flows.clients),
+        "server_port": port(flows.servers),
+        **{name: _coded(kinds, [getattr(kind, name) for kind in flows.kinds]) for name in _KIND},
         "ts": pa.array(times, pa.int64(), mask=times == NO_TIME).cast(schema.field("ts").type),
         "what": what,
         "by": by,
@@ -203,7 +194,7 @@ def happened(
     return pa.RecordBatch.from_arrays([made[name] for name in schema.names], names=schema.names)
 
 
-def _coded(codes: npt.NDArray[np.int32], texts: list[str]) -> pa.DictionaryArray:
+def _coded(codes: IntArray, texts: list[str]) -> pa.DictionaryArray:
     """The text of each code; equal texts are in the dictionary once."""
     known = pa.array(texts, pa.string()).dictionary_encode()
     numbers = known.indices.to_numpy()[codes] if len(texts) > 1 else np.zeros(len(codes), np.int32)

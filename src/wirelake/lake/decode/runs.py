@@ -24,6 +24,7 @@ from wirelake.capture.blocks.block import (
     SEGMENT_TO_SERVER,
     Flow,
 )
+from wirelake.capture.blocks.flows import Flows
 from wirelake.lake.decode.state import Speaker
 from wirelake.protocols.kernel import copy, kernel, over_arrays
 
@@ -119,13 +120,11 @@ class Gathered(msgspec.Struct):
 class Runs:
     """Runs of one block, all of streams that one scanner reads. No two of its flows may have the same session."""
 
-    def __init__(self, data: ByteArray, segments: IntArray, origins: IntArray, flows: list[Flow], numbers: dict[bytes, int]) -> None:
-        """`numbers` has the number of each session among the flows."""
+    def __init__(self, data: ByteArray, segments: IntArray, origins: IntArray, flows: Flows) -> None:
         self._data = data
         self._segments = np.ascontiguousarray(segments)
         self._origins = np.ascontiguousarray(origins)
-        self._flows = flows
-        self._numbers = numbers
+        self.flows = flows
         begins = np.ascontiguousarray(self._origins[:, ORIGIN_START])
         self._firsts = np.maximum(np.searchsorted(begins, self._segments[:, SEGMENT_START], side="right") - 1, 0)
         self._lasts = np.searchsorted(begins, self._segments[:, SEGMENT_STOP], side="left")
@@ -144,10 +143,10 @@ class Runs:
         if not self._segments[:, SEGMENT_MISSING].any():
             yield self
             return
-        gaps, turns = np.zeros(2 * len(self._flows), np.int64), np.empty(len(self._segments), np.int64)
+        gaps, turns = np.zeros(2 * len(self.flows), np.int64), np.empty(len(self._segments), np.int64)
         over_arrays(_count_turns)(self._segments, gaps, turns)
         for turn in np.unique(turns).tolist():
-            yield Runs(self._data, self._segments[turns == turn], self._origins, self._flows, self._numbers)
+            yield Runs(self._data, self._segments[turns == turn], self._origins, self.flows)
 
     @property
     def sides(self) -> IntArray:
@@ -167,18 +166,24 @@ class Runs:
         first: IntArray = self._data[self._segments[self._items[:, ITEM_FIRST], SEGMENT_START]].astype(np.int64)
         return first
 
-    def flows(self) -> list[Flow]:
-        """The flow of each direction."""
-        return [self._flows[key >> 1] for key in self._items[:, ITEM_KEY].tolist()]
+    @property
+    def flow_numbers(self) -> IntArray:
+        """Of each direction, the number of its flow."""
+        numbers: IntArray = self._items[:, ITEM_KEY] >> 1
+        return numbers
+
+    def flow(self, item: int) -> Flow:
+        """The flow of a direction."""
+        return self.flows[int(self._items[item, ITEM_KEY]) >> 1]
 
     def speaker(self, item: int) -> Speaker:
         """The speaker of a direction."""
         key = int(self._items[item, ITEM_KEY])
-        return self._flows[key >> 1].session_id, key & 1
+        return self.flows.session_ids[key >> 1].tobytes(), key & 1
 
     def item(self, speaker: Speaker) -> int:
         """The direction of a speaker; -1 if it has no run."""
-        number = self._numbers.get(speaker[0])
+        number = self.flows.numbers.get(speaker[0])
         return -1 if number is None else int(self._item_of[2 * number + speaker[1]])
 
     def gather(self, waiting: dict[int, tuple[ByteArray, IntArray]]) -> Gathered:

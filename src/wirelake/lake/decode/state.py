@@ -18,6 +18,7 @@ import numpy.typing as npt
 from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, SOURCE_SHIFT, Block, Flow, FlowEvent, Source, Span, Unreadable
 from wirelake.capture.blocks.flow_events import EVENT_OFFSET, FlowEvents
 from wirelake.lake.decode.accounting import Where
+from wirelake.lake.decode.seen_pairs import SeenPairs
 from wirelake.protocols.faults import Faults
 from wirelake.protocols.kernel import ScanLimits
 from wirelake.protocols.protocol import FragmentState, HandshakeReader, Limits
@@ -117,7 +118,7 @@ class DecoderState:
         """The state of each speaker's WebSocket, where there may be one; None: there is none."""
         self.stanzas: dict[Speaker, Stream | None] = {}
         """The state of each speaker's XMPP stream, where there may be one; None: there is none."""
-        self.seen: dict[tuple[bytes, bytes], None] = {}
+        self.seen = SeenPairs()
         """(connection, source) that `connections` has a row for."""
 
     @property
@@ -190,13 +191,15 @@ class DecoderState:
 
     def forget(self) -> None:
         """Drop the older half of each table that is over its limit."""
-        tables: list[dict[Any, Any]] = [self.handshakes, self.agreed, self.fragment_states, self.wrapped, self.seen, self.stanzas]
+        tables: list[dict[Any, Any]] = [self.handshakes, self.agreed, self.fragment_states, self.wrapped, self.stanzas]
         for table in tables:
             if len(table) > MAX_REMEMBERED:
                 for key in list(table)[: len(table) // 2]:
                     may_wait = table is self.stanzas or table is self.wrapped
                     if not (may_wait and table[key] is not None and len(table[key].data)):  # what waits is still to be accounted for
                         del table[key]
+        if len(self.seen) > MAX_REMEMBERED:
+            self.seen.drop_oldest(len(self.seen) // 2)
 
     def drop(self, connections: Collection[bytes]) -> None:
         """Drop these connections, as if they had never been seen; and the state of all XMPP streams."""
@@ -208,11 +211,11 @@ class DecoderState:
             self.agreed,
             self.fragment_states,
             self.wrapped,
-            self.seen,
         ]
         for one in by_connection:
             for key in [key for key in one if (key if isinstance(key, bytes) else key[0]) in connections]:
                 del one[key]
+        self.seen.drop(connections)
 
     def take(self) -> bytes:
         """All of it as bytes."""

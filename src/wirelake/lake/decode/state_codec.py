@@ -20,7 +20,9 @@ import numpy.typing as npt
 
 from wirelake import protocols
 from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_START, Flow, Source, Span
+from wirelake.capture.blocks.flows import SESSION_ID_SIZE
 from wirelake.capture.blocks.stored_state import LAST, Count, Number, Record, check, check_places, check_spans, decode, encode
+from wirelake.lake.decode.seen_pairs import SOURCE_ID_SIZE, SeenPairs
 from wirelake.lake.decode.state import Direction, Reason, Segment
 from wirelake.lake.decode.streams import DEAD, GAP, LOOKS, READING, UNCOUNTED
 from wirelake.lake.decode.websocket import ALIEN, STARTS, Wrapped
@@ -322,7 +324,9 @@ def restore(decoder_state: DecoderState, content: bytes) -> None:
         (key, side): None if direction_state is None else _stream(direction_state, (key, side), reader)
         for key, side, direction_state in state.stanzas
     }
-    decoder_state.seen = dict.fromkeys(state.seen)
+    sizes = {(len(session), len(source)) for session, source in state.seen}
+    check(sizes <= {(SESSION_ID_SIZE, SOURCE_ID_SIZE)}, "a connection or a source has an id of another size")
+    decoder_state.seen = SeenPairs(state.seen)
 
 
 def _check_flow(flow: Flow) -> None:

@@ -13,7 +13,7 @@ Does not import any protocol: their kernels come in as a `Scanner`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -75,7 +75,7 @@ class ScanInput(msgspec.Struct):
     data: ByteArray
     segments: IntArray
     origins: IntArray
-    flows: list[Flow]
+    flows: Sequence[Flow]
 
 
 class _Item(msgspec.Struct):
@@ -95,7 +95,7 @@ ScanLimitsOf = Callable[[Speaker], ScanLimits | None]
 """The scan limits for what a speaker sends; None: they cannot be known."""
 
 
-def segments_of(data: ByteArray, segments: IntArray, origins: IntArray, flows: list[Flow]) -> list[Segment]:
+def segments_of(data: ByteArray, segments: IntArray, origins: IntArray, flows: Sequence[Flow]) -> list[Segment]:
     """The runs of a block as segments, in their order."""
     return [
         Segment(flows[number], to_server, missing, data[start:stop], clip(origins, start, stop))
@@ -153,11 +153,11 @@ class StreamReader:
         for turn in runs.turns():
             missing = turn.missing
             if broken := np.flatnonzero(missing).tolist():
-                flows, sides = turn.flows(), turn.sides
+                sides = turn.sides
                 speakers = [turn.speaker(item) for item in broken]
                 self._advance({speaker: [] for speaker in speakers if speaker in self._directions}, ended=True)
                 for item, speaker in zip(broken, speakers, strict=True):
-                    self._break(speaker, Segment(flows[item], int(sides[item]), int(missing[item]), _NO_BYTES, _NO_PIECES), GAP)
+                    self._break(speaker, Segment(turn.flow(item), int(sides[item]), int(missing[item]), _NO_BYTES, _NO_PIECES), GAP)
             self._advance_runs(turn)
 
     def end(self, speakers: Iterable[Speaker], cut: Faults) -> None:
@@ -263,12 +263,12 @@ class StreamReader:
 
     def _advance_runs(self, runs: Runs) -> None:
         """Read waiting bytes and new runs of all their speakers; as `_advance`."""
-        flows, sides = runs.flows(), runs.sides
+        sides = runs.sides
         known = self._known(runs)
         gathered = runs.gather({item: (one.data, one.origins) for item, one in known.items()})
         starts, stops = gathered.starts, gathered.stops
-        numbers = np.arange(len(runs))
-        scan_input = ScanInput(gathered.data, np.column_stack((starts, stops, numbers, sides)), gathered.origins, flows)
+        segments = np.column_stack((starts, stops, runs.flow_numbers, sides))
+        scan_input = ScanInput(gathered.data, segments, gathered.origins, runs.flows)
         items = {item: _Item(one, int(starts[item]), int(stops[item]), item) for item, one in known.items()}
         is_reading = np.ones(len(runs), np.bool_)
         for item in sorted(items):
@@ -277,21 +277,20 @@ class StreamReader:
                 starts[item] = items[item].start
         is_reading &= stops > starts
         lost: list[int] = []
-        for scan_limits, mine in self._alike(flows, sides, items, is_reading):
+        for scan_limits, mine in self._alike(runs, items, is_reading):
             ends, faults = self._stride(scan_input, scan_limits, starts[mine], stops[mine], mine)
             starts[mine] = ends
             for index in np.flatnonzero(faults).tolist():
                 item = int(mine[index])
                 one = items.setdefault(
-                    item, _Item(Direction(flows[item], int(sides[item]), READING, scan_limits), 0, int(stops[item]), item)
+                    item, _Item(Direction(runs.flow(item), int(sides[item]), READING, scan_limits), 0, int(stops[item]), item)
                 )
                 self._lose(one.direction, int(faults[index]))
                 lost.append(item)
         for item in np.flatnonzero(starts < stops).tolist():
             if item not in items:
-                items[item] = _Item(
-                    Direction(flows[item], int(sides[item]), READING, self._limits(flows[item], int(sides[item]))), 0, 0, item
-                )
+                limits = self._limits(runs.speaker(item))
+                items[item] = _Item(Direction(runs.flow(item), int(sides[item]), READING, limits), 0, 0, item)
         for item, one in items.items():
             one.start, one.stop = int(starts[item]), int(stops[item])
         self._settle([items[item] for item in lost], scan_input, ended=False)
@@ -307,18 +306,15 @@ class StreamReader:
             speakers = [(item, speaker) for item in range(len(runs)) if (speaker := runs.speaker(item)) in self._directions]
         known = {item: self._directions.pop(speaker) for item, speaker in speakers}
         if self._fixed_limits is None:
-            flows, sides = runs.flows(), runs.sides.tolist()
-            for item in range(len(runs)):
+            for item, side in enumerate(runs.sides.tolist()):
                 if item not in known and self._scan_limits_of(runs.speaker(item)) is None:
-                    known[item] = Direction(flows[item], sides[item], DEAD, why=self._unknown)
+                    known[item] = Direction(runs.flow(item), side, DEAD, why=self._unknown)
         return known
 
-    def _limits(self, flow: Flow, to_server: int) -> ScanLimits:
-        return self._fixed_limits or self._scan_limits_of((flow.session_id, to_server)) or ()
+    def _limits(self, speaker: Speaker) -> ScanLimits:
+        return self._fixed_limits or self._scan_limits_of(speaker) or ()
 
-    def _alike(
-        self, flows: list[Flow], sides: IntArray, items: dict[int, _Item], is_reading: npt.NDArray[np.bool_]
-    ) -> Iterator[tuple[ScanLimits, IntArray]]:
+    def _alike(self, runs: Runs, items: dict[int, _Item], is_reading: npt.NDArray[np.bool_]) -> Iterator[tuple[ScanLimits, IntArray]]:
         """Directions that are ready, those with the same scan limits together."""
         ready = np.flatnonzero(is_reading)
         if self._fixed_limits is not None:
@@ -327,7 +323,7 @@ class StreamReader:
             return
         alike: dict[ScanLimits, list[int]] = {}
         for item in ready.tolist():
-            limits = items[item].direction.scan_limits if item in items else self._limits(flows[item], int(sides[item]))
+            limits = items[item].direction.scan_limits if item in items else self._limits(runs.speaker(item))
             alike.setdefault(limits, []).append(item)
         for scan_limits, mine in alike.items():
             yield scan_limits, np.array(mine, np.int64)

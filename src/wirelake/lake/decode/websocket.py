@@ -7,6 +7,7 @@ to quarantine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -156,7 +157,7 @@ class Unwrapper:
                 return False
         return True
 
-    def unwrap(self, data: ByteArray, segments: IntArray, origins: IntArray, flows: list[Flow]) -> Unwrapped:
+    def unwrap(self, data: ByteArray, segments: IntArray, origins: IntArray, flows: Sequence[Flow]) -> Unwrapped:
         """The segments of these runs, those of WebSockets taken out of their frames. A segment that cannot be is `UNREADABLE`."""
         out = Unwrapped()
         tails: dict[Speaker, _Tail] = {}

@@ -8,7 +8,7 @@ message stanza.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -147,7 +147,9 @@ class Stanzas:
                 return False
         return True
 
-    def take(self, data: ByteArray, segments: IntArray, origins: IntArray, flows: list[Flow], is_text: Callable[[bytes], bool]) -> Taken:
+    def take(
+        self, data: ByteArray, segments: IntArray, origins: IntArray, flows: Sequence[Flow], is_text: Callable[[bytes], bool]
+    ) -> Taken:
         """What `is_text` recognises in these runs, and an account of the rest."""
         taken = _Taking(is_text)
         rest = []

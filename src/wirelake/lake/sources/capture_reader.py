@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -62,7 +62,7 @@ class CaptureReader(DataSourceReader):
 class TableRows(NamedTuple):
     """Rows of one table from one block of a source."""
 
-    flows: list[Flow]
+    flows: Sequence[Flow]
     """The connections of the block."""
     batches: Iterator[pa.RecordBatch]
     """To be consumed before the next block."""

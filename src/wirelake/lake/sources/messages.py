@@ -57,7 +57,7 @@ class _Messages(CaptureReader):
                 yield from self._rows(flows, ends, batches, protocol)
 
     def _rows(
-        self, flows: list[Flow], ends: dict[bytes, tuple[Any, ...]], batches: Iterable[pa.RecordBatch], protocol: str | None
+        self, flows: Sequence[Flow], ends: dict[bytes, tuple[Any, ...]], batches: Iterable[pa.RecordBatch], protocol: str | None
     ) -> Iterator[pa.RecordBatch]:
         for flow in flows:
             both = (flow.transport, flow.client.address, flow.client.port, flow.server.address, flow.server.port)

@@ -104,7 +104,7 @@ def _recorded(source: Source, step: Window, packets: np.ndarray[Any, Any]) -> li
         block = RecordingReader(protocols.ports(), protocols.names(), Accounting()).block(source, step.base, step.data, step.used, packets)
     except Exception:  # the task that reads the source raises the same, with the source's name
         return None
-    return block.flows if block is not None else []
+    return list(block.flows) if block is not None else []
 
 
 def _rest(at: int, before: Guess) -> Split:

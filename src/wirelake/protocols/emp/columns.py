@@ -6,7 +6,7 @@ and only on the rows that have them.
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
@@ -35,7 +35,7 @@ from wirelake.protocols.emp.scanner import (
     SCHEME,
 )
 from wirelake.protocols.emp.wire import unpack
-from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS
+from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, i64, kernel, over_arrays
 
 __all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "readable"]
 
@@ -164,17 +164,25 @@ def _texts(data: Array, rows: Array, where: Array) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
+@kernel
+def _read_contents(data: Any, parts: Any, out: Any) -> None:
+    """Write the first byte of each extension block of a known kind, and the identifier of each request-response block; else 0."""
+    for part in range(len(parts)):
+        at, kind = parts[part, PART_START] + HEADER, parts[part, PART_ID]
+        is_request = kind == ExtensionId.REQUEST_RESPONSE.value
+        out[0, part] = 0 + data[at] if is_request or kind == ExtensionId.COMPRESSION.value else 0
+        out[1, part] = i64(data, at + 4) if is_request and at + 12 <= len(data) else 0
+
+
 def _extensions(data: Array, rows: Array, parts: Array) -> pa.Array:
     offsets = np.zeros(len(rows) + 1, np.int32)
     np.cumsum(rows[:, PARTS], out=offsets[1:])
     starts, ids = parts[:, PART_START], parts[:, PART_ID]
     asks = ids == ExtensionId.REQUEST_RESPONSE
     packs = ids == ExtensionId.COMPRESSION
-    first = data[np.where(asks | packs, starts + HEADER, 0)] if len(data) else np.zeros(len(parts), np.uint8)
-    identifiers = np.zeros(len(parts), np.int64)
-    if asks.any():
-        places = starts[asks, None] + np.arange(HEADER + 4, HEADER + 12)
-        identifiers[asks] = data[places].copy().view(">i8")[:, 0]
+    contents = np.empty((2, len(parts)), np.int64)
+    over_arrays(_read_contents)(data, parts, contents)
+    first, identifiers = contents
     struct = pa.StructArray.from_arrays(
         [
             integers(parts[:, PART_SIZE], pa.int64()),
