@@ -106,7 +106,8 @@ class Assembly:
         """Bytes that are kept at most, about."""
         self._max_sets = max_sets
         self._sets: dict[int, _Set] = {}
-        self._due: Expiries[int] = Expiries()
+        self.due: Expiries[int] = Expiries()
+        """When each incomplete message is given up."""
         self.weight = 0
         """Bytes that are kept, about."""
 
@@ -116,7 +117,7 @@ class Assembly:
     @property
     def deadline(self) -> float | None:
         """When the next incomplete message is given up."""
-        return self._due.first
+        return self.due.first
 
     def add(self, piece: Envelope, now: float) -> Envelope | Fault | None:
         """Add one piece; returns the whole message if it was the last, a fault, or nothing.
@@ -135,7 +136,7 @@ class Assembly:
             if len(self._sets) >= self._max_sets:
                 return Fault.FRAGMENTS_OVER_LIMIT
             known = self._sets[piece.message_id] = _Set({})
-            self._due.set(piece.message_id, now + self._timeout * count)
+            self.due.set(piece.message_id, now + self._timeout * count)
         elif not agree(next(iter(known.pieces.values())), piece):
             return self.refuse(piece, Fault.FRAGMENT_CONFLICT, now)
         if index in known.pieces:
@@ -166,13 +167,13 @@ class Assembly:
         self.weight -= known.weight
         known.weight, known.refused = 0, True
         known.pieces = dict.fromkeys([*known.pieces, piece.fragment_index or 0], _GONE)
-        self._due.set(piece.message_id, now + self._timeout * min(count, len(known.pieces) + 1))
+        self.due.set(piece.message_id, now + self._timeout * min(count, len(known.pieces) + 1))
         return fault
 
     def expire(self, now: float) -> list[int]:
         """Messages that are given up, because pieces did not come in time."""
         gone = []
-        for message_id in self._due.take(now):
+        for message_id in self.due.take(now):
             if not self._sets[message_id].refused:
                 gone.append(message_id)
             self._drop(message_id)
@@ -181,12 +182,12 @@ class Assembly:
     def clear(self) -> None:
         """WOLP-28: forget everything."""
         self._sets.clear()
-        self._due.clear()
+        self.due.clear()
         self.weight = 0
 
     def state(self) -> list[SetState]:
         """The state to store."""
-        due = dict(self._due.items())
+        due = dict(self.due.items())
         return [
             SetState(message_id, due[message_id], [] if one.refused else list(one.pieces.values()), list(one.pieces) if one.refused else [])
             for message_id, one in self._sets.items()
@@ -200,13 +201,13 @@ class Assembly:
             if not stored.is_valid() or len(pieces) != len(stored.pieces) + len(stored.refused) or stored.message_id in self._sets:
                 return False
             self._sets[stored.message_id] = known
-            self._due.set(stored.message_id, stored.due)
+            self.due.set(stored.message_id, stored.due)
             self.weight += known.weight
         return True
 
     def _drop(self, message_id: int) -> None:
         self.weight -= self._sets.pop(message_id).weight
-        self._due.drop(message_id)
+        self.due.drop(message_id)
 
 
 _GONE: Final = Envelope(0)

@@ -97,20 +97,16 @@ class Authentication:
         self._attempts = Buckets(_RATE, _BURST, 1) if options.attempts is None else options.attempts
         self._tokens: dict[Step, tuple[bytes, float]] = {}
         self._goal: _Goal | None = None
-        self._offer: tuple[key_agreement.PrivateKey, bytes] | None = None
+        self.offer: tuple[key_agreement.PrivateKey, bytes] | None = None
+        """WOLP-24: the key and IV of a KeyExchange of ours that is not answered yet.
+
+        Other messages have to wait, because their keys are not known yet.
+        """
 
     @property
     def step(self) -> Step | None:
         """Which step of ours is on its way."""
         return None if self._goal is None else self._goal.step
-
-    @property
-    def offering(self) -> bool:
-        """WOLP-24: whether a KeyExchange of ours is not answered yet.
-
-        Other messages have to wait, because their keys are not known yet.
-        """
-        return self._offer is not None
 
     @property
     def deadline(self) -> float | None:
@@ -121,7 +117,7 @@ class Authentication:
         """WOLP-28: forget everything; gives the step that failed by that."""
         step = self.step
         self._tokens.clear()
-        self._goal = self._offer = None
+        self._goal = self.offer = None
         return step
 
     # Calls of the peer.
@@ -168,7 +164,7 @@ class Authentication:
 
     def _exchange(self, blob: str, iv: str, trust_state: TrustState) -> Verdict:
         """WOLP-24: a fresh key on the caller's curve."""
-        if self.offering:
+        if self.offer is not None:
             return Verdict(trust_state, fault=Fault.KEYS_CROSSED)
         chosen = key_agreement.read_iv(iv)
         theirs = key_agreement.read_blob(key_agreement.read_text(blob))
@@ -236,8 +232,8 @@ class Authentication:
                 return Progress(trust_state, fault=Fault.ANSWER_WRONG)
             trust_state = trust_state.raised(granted=1, held=1)
         elif step is Step.KEYS:
-            own, iv = self._offer or (None, b"")
-            self._offer = None
+            own, iv = self.offer or (None, b"")
+            self.offer = None
             if own is None or not isinstance(value, str):
                 return Progress(trust_state, fault=Fault.ANSWER_WRONG)
             theirs = key_agreement.read_blob(key_agreement.read_text(value))
@@ -284,7 +280,7 @@ class Authentication:
     def _offered(self) -> Ask:
         """WOLP-24: a fresh key on P-521, and the IV of both directions."""
         own, iv = key_agreement.make_key(Curve.P521, self._draw), self._draw(key_agreement.IV_SIZE)
-        self._offer = (own, iv)
+        self.offer = (own, iv)
         return Ask(Step.KEYS, "KeyExchange", (key_agreement.to_text(key_agreement.public_blob(own)), key_agreement.to_text(iv)))
 
     def _proof(self, step: Step, token: bytes) -> Ask:
