@@ -67,7 +67,7 @@ def test_the_system_is_asked_once_for_a_few_questions():
             return 5
 
     async def main():
-        one, two = pair()
+        _, two = pair()
         stream = Counting(1)
         stream._other = two
         session = Asking()

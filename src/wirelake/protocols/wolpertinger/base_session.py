@@ -76,8 +76,10 @@ class BaseSession(StreamSession[SessionEvent]):
         if self.ended is not None:
             return None
         layer1, first = self._layer1, self._requests.due.first
-        others = (self._peer_requests.next_heartbeat, self._authentication.deadline)
-        for timer in (layer1.unconfirmed.due.first, layer1.assembly.due.first, *others):
+        timers = [layer1.unconfirmed.due.first, self._peer_requests.next_heartbeat]
+        if layer1.assembly.sets or self._authentication.goal is not None:
+            timers += (layer1.assembly.deadline, self._authentication.deadline)
+        for timer in timers:
             if timer is not None and (first is None or timer < first):
                 first = timer
         return first

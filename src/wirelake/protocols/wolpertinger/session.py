@@ -300,7 +300,7 @@ class Session(BaseSession):
 
     def _take_response(self, response: Response, now: float) -> None:
         message_id, pending = self._requests.answered(response.call_id)
-        if message_id is not None:  # it has arrived, as its answer shows: do not wait for its result any more
+        if message_id in self._layer1.unconfirmed.sent:  # it has arrived, as its answer shows: do not wait for its result any more
             self._layer1.unconfirmed.confirm(message_id)
         if pending is None or not pending.returns:
             self._events.append(Noticed(Fault.RESPONSE_UNMATCHED, response.call_id))

@@ -40,13 +40,14 @@ _UNUSUAL: Final = re.compile(r"[&<>\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]"
 """Either of the two."""
 
 
-def document(message: Message, *, dotnet: bool = False) -> str:
-    """The text of a message, in one line but for what strings say; `dotnet` as in `values.written`."""
-    return _message(message, _SPACE, dotnet)
+_SPACE: Final = f' xmlns="{NAMESPACE}"'
 
 
-def _message(message: Message, space: str, dotnet: bool) -> str:
-    """The element of a message; `space` is the attribute of a root, nothing inside another message."""
+def document(message: Message, *, dotnet: bool = False, space: str = _SPACE) -> str:
+    """The text of a message, in one line but for what strings say; `dotnet` as in `values.written`.
+
+    `space` is the attribute of its root; a message inside another has none.
+    """
     if isinstance(message, Call):
         before, after = _around_call_id(message.component, message.method, space)
         inside = "".join([_object(value, dotnet) for value in message.parameters])
@@ -63,7 +64,6 @@ def _message(message: Message, space: str, dotnet: bool) -> str:
 
 
 _CANONICAL: Final = re.compile(GUID.replace("A-F", ""))
-_SPACE: Final = f' xmlns="{NAMESPACE}"'
 _CODES: Final = frozenset(ErrorCode)
 _STRING: Final = DataType.STRING
 
@@ -76,7 +76,7 @@ def _object(value: object, dotnet: bool) -> str:
     if isinstance(value, (list, tuple)):
         return f'<object type="list">{"".join([_object(item, dotnet) for item in value])}</object>'
     if isinstance(value, (Call, Response, Error)):
-        name, element = str(value.__struct_config__.tag), _message(value, "", dotnet)
+        name, element = str(value.__struct_config__.tag), document(value, dotnet=dotnet, space="")
     elif type(value) in _COMPLEX:
         name = type(value).__name__
         element = _tag(name, _COMPLEX[type(value)](value))
