@@ -110,7 +110,7 @@ class Channel:
         Waits while the window is full (RELINK-17) or the peer reads too slowly.
         """
         link = self._link
-        if link.is_heavy:
+        if link.outstanding >= link.max_outstanding:  # `is_heavy`, without a call for every message
             await link.wait_for_capacity(self.id)
         try:
             number = self._core.send(self.id, parts)
