@@ -121,7 +121,7 @@ def check_codes(vector: dict[str, Any], delivered: list[bytes]) -> None:
 
 def check_pending(link: Layer1, vector: dict[str, Any]) -> None:
     """WOLP-9: messages that wait for pieces: whether there are any, how many, or their ids."""
-    waiting = [message_id for message_id, one in link._assembly._sets.items() if not one.refused]
+    waiting = [message_id for message_id, one in link.assembly.sets.items() if not one.refused]
     claims = [vector["pending"]] if "pending" in vector else []
     if "pending" in vector["fields"]:
         claims.append(vector["fields"]["pending"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.peers.world import run
 
-from wirelake.peers.driver import Driver
+from wirelake.peers.driver import LITTLE, Driver
 from wirelake.transports import tcp
 from wirelake.transports.memory import pair
 
@@ -51,6 +51,43 @@ def test_only_what_was_sent_up_to_the_question_counts():
             del two._incoming[:size]
             driver._tick()
         assert session.learnt == [60, 41]
+
+    run(main)
+
+
+def test_the_system_is_asked_once_for_a_few_questions():
+    """A little that nothing waited before counts as gone; a backlog, or more than that, is looked at."""
+
+    class Counting(type(pair()[0])):
+        looked = 0
+
+        @property
+        def unacknowledged(self):
+            self.looked += 1
+            return 5
+
+    async def main():
+        _, two = pair()
+        stream = Counting(1)
+        stream._other = two
+        session = Asking()
+        driver = Driver(session, stream, lambda _: None, linger=1, stall_timeout=1, max_unsent=1)
+        stream.looked = 0
+
+        def ask(size):
+            session.said, session.asked = b"?" * size, session.asked + 1
+            driver._settle()
+            return stream.looked
+
+        looks = []
+        for size in (LITTLE, 1):
+            looks.append(ask(size))
+            two._incoming.clear()
+        looks.append(ask(1))
+        assert looks == [1, 2, 3], "what was given waits in the stream"
+
+        type(stream).unsent = 0
+        assert [ask(100), ask(100), ask(LITTLE - 207), ask(1), ask(100), ask(100)] == [3, 3, 3, 3, 4, 4]
 
     run(main)
 

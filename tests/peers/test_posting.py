@@ -20,11 +20,11 @@ class Speaking(Asking):
         pass
 
 
-def driven():
+def driven(*, gather=False):
     """A driver, its session, and what its stream was given."""
     one, _ = pair()
     session = Speaking()
-    driver = Driver(session, one, lambda _: None, linger=1, stall_timeout=1, max_unsent=1)
+    driver = Driver(session, one, lambda _: None, linger=1, stall_timeout=1, max_unsent=1, gather=gather)
     written = []
     one.send = written.append
     return driver, session, written
@@ -96,5 +96,33 @@ def test_a_deadline_before_the_timer_moves_it_and_a_later_one_does_not():
             assert abs(driver._due - driver.now - due) < 5
         assert driver._timer is not None
         driver._timer.cancel()
+
+    run(main)
+
+
+def test_with_gather_an_answer_at_once_needs_no_more_turns_of_the_loop():
+    """A confirmation goes with what a handler answers at once, or else with what tasks say in this turn."""
+
+    async def main():
+        for answers in (True, False):
+            driver, session, written = driven(gather=True)
+            session.deadline = driver.now + 50
+            said = [[b"request"]]
+            session.events = lambda said=said: said.pop() if said else []
+            session.said = b"confirmation "
+
+            def answer(_, driver=driver, session=session):
+                session.said += b"answer"
+                driver.wake()
+
+            driver._handle = answer if answers else lambda _: None
+            driver._take(b"request")
+            assert written == ([b"confirmation answer"] if answers else [])
+            assert driver.flush_planned is not answers
+            assert (driver._timer is not None) is answers
+            await asyncio.sleep(0)
+            assert written == [b"confirmation answer" if answers else b"confirmation "]
+            assert driver._timer is not None
+            driver._timer.cancel()
 
     run(main)

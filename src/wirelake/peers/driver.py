@@ -43,6 +43,8 @@ LARGE_READ: Final = 64 * 1024
 While the thread compiles, the loop may wait 5 ms for the interpreter lock after each read. A peer that exchanges small messages would be
 slowed down far more by that than compiling could gain.
 """
+LITTLE: Final = 4096
+"""Bytes given since the system was asked last that count as gone at once: to ask takes as long as to send them."""
 SLICE: Final = 64 * 1024
 """Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
 
@@ -66,8 +68,8 @@ class Driver:
     ) -> None:
         """With `messages`, what the session has to say comes from there if the stream keeps messages apart.
 
-        With `gather`, what a receipt makes the session say waits for this turn of the loop to end: a protocol that confirms what it
-        receives then says so together with what its owner answers or asks next.
+        With `gather`, what a receipt makes the session say waits for handlers that answer at once, or else for this turn of the loop to
+        end: a protocol that confirms what it receives then says so together with what its owner answers or asks next.
         """
         self._session = session
         self._stream = stream
@@ -91,6 +93,8 @@ class Driver:
         self._planned = 0
         self._is_settling = False
         """Events are being handled: their output is sent afterwards."""
+        self._is_woken = False
+        """`wake` was called meanwhile."""
         self._is_draining = False
         """Reading stops because the peer does not read."""
         self._alarm = asyncio.Event()
@@ -116,6 +120,8 @@ class Driver:
         """How much was given to the stream up to the last question of the session."""
         self._told = 0
         """How much of that the session knows to have left."""
+        self._left = 0
+        """How much had left when the system was asked last."""
         self._bulk = 0
         """Bytes of large reads that were scanned plain so far."""
         self.first_bytes = b""
@@ -153,7 +159,9 @@ class Driver:
         The first output in a turn of the event loop is sent at once, all other output of the turn together at its end.
         """
         self._planned += size
-        if not self.flush_planned and not self._is_settling:
+        if self._is_settling:
+            self._is_woken = True
+        elif not self.flush_planned:
             self.flush_planned = True
             self._loop.call_soon(self._settle)
             if self._is_fresh:
@@ -340,8 +348,9 @@ class Driver:
             if not events:  # else what they cause is sent together with what is there
                 self._push()
                 events = session.events()
+        self._is_woken = False
         while events:
-            self._is_settling = not gather
+            self._is_settling = True
             try:
                 if len(events) == 1 and self.handlers is not None:  # by far the commonest
                     self.handlers[type(events[0])](events[0])
@@ -352,15 +361,18 @@ class Driver:
             if not gather:
                 self._push()
             events = session.events()
-        if session.ended is None:
-            if not gather:
-                self._arm()
-            elif not self.flush_planned:  # only now: tasks that the events have woken send first
-                self.flush_planned = True
-                self._loop.call_soon(self._settle)
-            return
-        if gather:
+        if gather and (self._is_woken or session.ended is not None):  # handlers have answered: there is nothing to wait for
             self._push()
+        if session.ended is not None:
+            self._stop()
+        elif not gather or self._is_woken:
+            self._arm()
+        elif not self.flush_planned:  # only now: tasks that the events have woken send first
+            self.flush_planned = True
+            self._loop.call_soon(self._settle)
+
+    def _stop(self) -> None:
+        """The session has ended: read no more, and end what waits for its peer."""
         if self._push_stream is not None:
             self._push_stream.detach()
         for wait in self._waits:
@@ -402,7 +414,11 @@ class Driver:
         self._given += len(data)
         self.active_at = self._loop.time()
         if (asked := session.asked) != self._asked:
-            self._asked, self._question, self._told = asked, self._given, self._gone
+            self._asked, self._question = asked, self._given
+            if self._given - self._left <= LITTLE and not self._stream.unsent:
+                self._told = self._given
+            else:
+                self._told = self._left = self._gone
 
     def _record_sent(self, data: bytes, sizes: Sequence[int]) -> None:
         if self._record is not None:

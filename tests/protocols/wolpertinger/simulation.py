@@ -138,7 +138,7 @@ class World:
         for one in self.sides:
             assert (one.pending, one.serving, one.deadline, one._waiting) == (0, 0, None, [])
             assert len(one._layer1.unconfirmed) == 0
-            assert one._layer1._assembly.weight == 0
+            assert one._layer1.assembly.weight == 0
 
 
 def calls(seed: int, trust_state: TrustState) -> World:

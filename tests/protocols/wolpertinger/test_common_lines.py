@@ -6,14 +6,30 @@ import itertools
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.cases import each
+from tests.protocols.wolpertinger.pair import CALL_ID, KEYS, TRUSTED, session, text_of
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.kernel import LENGTH, table
 from wirelake.protocols.wolpertinger.faults import Fault
-from wirelake.protocols.wolpertinger.layer1.lines import common
-from wirelake.protocols.wolpertinger.messages import Envelope
-from wirelake.protocols.wolpertinger.scanner import DEFAULT_LIMITS, ROW_COLUMNS, Limits, scan
+from wirelake.protocols.wolpertinger.layer1.lines import Lines, common
+from wirelake.protocols.wolpertinger.layer2 import documents
+from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
+from wirelake.protocols.wolpertinger.messages import Encryption, Envelope
+from wirelake.protocols.wolpertinger.scanner import (
+    DEFAULT_LIMITS,
+    ENCRYPTION,
+    MESSAGE_ID,
+    PAYLOAD,
+    PAYLOAD_LENGTH,
+    RESULT,
+    ROW_COLUMNS,
+    Limits,
+    scan,
+)
+from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.protocols.wolpertinger.wire import encode, encode_plain, sealed
 
 TAKEN = [
@@ -100,3 +116,94 @@ def test_the_short_way_keeps_the_limit():
         encode_plain(7, bytes(100), Limits(max_text_size=148))
     assert refused.value.fault is Fault.TEXT_OVER_LIMIT
     assert len(encode_plain(7, bytes(100), Limits(max_text_size=149))) == 149
+
+
+def together(data):
+    """What `texts` reads, as rows have it: message_id, payload, whether it is encrypted, and the code of a result."""
+    texts = Lines(DEFAULT_LIMITS).texts(data)
+    if texts is None:
+        return None
+    return [(int(number or of), payload, bool(encrypted), int(code or -1)) for number, encrypted, payload, code, of in texts]
+
+
+def apart(data):
+    """The same, read text by text."""
+    *lines, rest = data.split(b"\n")
+    rows = [(line, common(line, 0, len(line))) for line in lines]
+    if rest or not lines or not all(row for _, row in rows):
+        return None
+    return [
+        (
+            row[MESSAGE_ID],
+            line[row[PAYLOAD] : row[PAYLOAD] + row[PAYLOAD_LENGTH]],
+            row[ENCRYPTION] == Encryption.AES,
+            row[RESULT],
+        )
+        for line, row in rows
+    ]
+
+
+def test_texts_that_arrive_together_are_read_as_each_of_them():
+    for one, other in itertools.product([*TAKEN, *LEFT, b"\r", b"message_id:1;\r", b"message_id:1;a\x00b"], repeat=2):
+        for data in (one, one + b"\n", one + b"\n" + other, one + b"\n" + other + b"\n", b" " + one + b"\n"):
+            assert together(data) == apart(data), data
+    assert together(b"") is None
+    assert together(TAKEN[3] + b"\n" + TAKEN[4] + b"\n") == [(999999999, b"PHg+ ", False, -1), (5, b"AAAA", True, -1)]
+
+
+@given(st.lists(st.sampled_from([*TAKEN, *LEFT]) | st.text(alphabet="message_id:15;result\n\r", max_size=20).map(str.encode), max_size=4))
+def test_texts_never_contradict_common(lines):
+    data = b"".join(line + b"\n" for line in lines)
+    assert together(data) == (apart(data) if lines else None)
+
+
+def test_texts_leaves_what_is_not_whole_or_too_long():
+    lines = Lines(Limits(max_text_size=20))
+    assert lines.texts(b"message_id:1;" + b"A" * 7 + b"\n") is None
+    assert lines.texts(b"message_id:1;" + b"A" * 6 + b"\n") is not None
+    assert lines.taken == b"message_id:1;AAAAAA\n"
+    assert list(lines.feed(b"message_id:2;A")) == []
+    assert lines.texts(b"message_id:1;\n") is None
+    assert len(list(lines.feed(b"AAA\n"))) == 1
+    assert lines.taken == b"message_id:2;AAAA\n"
+
+
+CALLED = Call("Sample", "Echo", CALL_ID, ("hi",))
+SAID = [
+    *TAKEN,
+    *LEFT,
+    text_of(documents.encode(CALLED), 11),
+    text_of(documents.encode(CALLED), 12).replace(b"PFJl", b"PF Jl"),
+    text_of(documents.encode(CALLED), 13, KEYS),
+    text_of(documents.encode(CALLED), 14, compress=True),
+    text_of(documents.encode(Call("Core", "SendResetNotice", CALL_ID)), 15),
+    text_of(documents.encode(Call("Authentication", "EstablishConnection", CALL_ID)), 16),
+    text_of(documents.encode(Response("Sample", CALL_ID, "x")), 17),
+    text_of(documents.encode(Error("Sample", 202)), 18),
+    text_of(b"<?xml", 19),
+    b"message_id:20;AAA",
+    b"message_id:21;AAAA=",
+    b"result:0;message_id:3;",
+    b"result:4;message_id:2;",
+    b"result:1;message_id:1;",
+]
+
+
+def outcome(lines, cut, trust_state):
+    """Everything that comes of lines, which arrive whole, or byte by byte."""
+    one = session(Speaker.SERVER, trust_state)
+    for number in range(3):
+        one.call("Sample", "Echo", (f"{number}",), 0.0)
+    one.output()
+    data = b"".join(line + b"\n" for line in lines)
+    for piece in [data[at : at + 1] for at in range(len(data))] if cut else [data]:
+        one.receive(piece, 1.0)
+    return one.output(), one.events(), one.state, one.deadline, one.is_proven, one.available, one.trust_state, one.ended
+
+
+@each("trusted", [False, True])
+def test_a_session_hears_the_same_whatever_way_texts_are_read(trusted):
+    state = {"trust_state": TRUSTED} if trusted else {"trust_state": session().trust_state}
+    for line, other in itertools.product(SAID, SAID[-14:]):
+        lines = [line, other, line]
+        assert outcome(lines, False, **state) == outcome(lines, True, **state), lines

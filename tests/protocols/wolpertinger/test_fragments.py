@@ -114,7 +114,7 @@ def test_there_are_never_more_incomplete_messages_than_the_limit():
     for number in range(1000):
         held.add(Envelope(number, b"x", fragment_index=0, fragment_count=4096), 0.0)
         held.refuse(Envelope(number, fragment_index=-1, fragment_count=4096), Fault.FRAGMENT_OUT_OF_RANGE, 0.0)
-    assert len(held._sets) == 3
+    assert len(held.sets) == 3
 
 
 def test_join_gives_the_message_or_a_fault():

@@ -60,10 +60,10 @@ def test_a_flood_of_first_fragments_is_bounded():
     one = session(max_reassembled_size=100_000)
     for number in range(2000):
         one.receive_text(b"fragment_index:0;fragment_count:4096;message_id:%d;" % number + b"A" * 1000, 0.0)
-    assert one._layer1._assembly.weight <= 133_340
+    assert one._layer1.assembly.weight <= 133_340
     assert set(one.messages()) <= {b"result:3;message_id:%d;" % number for number in range(2000)}
     one.tick(1e6)
-    assert one._layer1._assembly.weight == 0
+    assert one._layer1.assembly.weight == 0
     assert one.deadline is None
 
 

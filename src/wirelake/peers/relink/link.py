@@ -72,9 +72,10 @@ class Link:
         self._channels: dict[bytes, Channel] = {}
         self._inbounds: dict[bytes, Inbound] = {}
         self._rest = Inbound(self, automatic=options.automatic)
-        self._outstanding = 0
+        self.outstanding = 0
         """Bytes of our messages that are not consumed."""
-        self._max_outstanding = options.max_outstanding
+        self.max_outstanding = options.max_outstanding
+        """Above that, senders wait."""
         self._max_unconsumed = options.max_unconsumed
         self._unlooked = 0
         self._capacity = asyncio.Event()
@@ -247,7 +248,7 @@ class Link:
     @property
     def is_heavy(self) -> bool:
         """Too many bytes are outstanding to send more."""
-        return self._outstanding >= self._max_outstanding
+        return self.outstanding >= self.max_outstanding
 
     def is_full(self, channel_id: bytes) -> bool:
         """RELINK-17: no message can be sent on this channel now."""
@@ -267,7 +268,7 @@ class Link:
 
     def sent(self, size: int) -> bool:
         """Something was sent; says whether the sender should wait with `ready`."""
-        self._outstanding += size
+        self.outstanding += size
         if self._carrier is None:
             return False
         driver = self._carrier.driver
@@ -369,7 +370,7 @@ class Link:
     # Inside.
 
     def _on_resolved(self, event: MessagesResolved) -> None:
-        self._outstanding -= self._channels[event.channel].resolve(event.last - event.first + 1, event.outcome)
+        self.outstanding -= self._channels[event.channel].resolve(event.last - event.first + 1, event.outcome)
         self._capacity.set()
 
     def _on_channel_closed(self, event: ChannelClosed) -> None:
@@ -384,7 +385,7 @@ class Link:
         self.lost = event
         self.generation += 1
         for one in event.unresolved:
-            self._outstanding -= self._channels[one.channel].resolve(1, one.outcome)
+            self.outstanding -= self._channels[one.channel].resolve(1, one.outcome)
         for channel in self._channels.values():
             channel.closed()
         self._capacity.set()

@@ -84,7 +84,7 @@ class Declared(msgspec.Struct, frozen=True):
 
     def answer(self, value: Any) -> Any:
         """What it returned, as the type it promised: an `int` where `Int64` stands is sent as that."""
-        return unfit(value, self.kind)
+        return unfit(value, self.kind) if type(value) is int else value
 
 
 class Offer(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from wirelake.protocols.stream_session import StreamSession
 from wirelake.protocols.wolpertinger.events import Ended, SessionEvent, Step
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer1.endpoint import Layer1
+from wirelake.protocols.wolpertinger.layer1.lines import Lines
 from wirelake.protocols.wolpertinger.layer2 import documents
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.layer2.requests import IncomingCalls, OutgoingCalls, Pending
@@ -45,7 +46,7 @@ class BaseSession(StreamSession[SessionEvent]):
         self._max_calls = options.max_calls
         self._draw = draw
         self._layer1 = Layer1(options, trust_state.keys)
-        self._buffer = buffer(options.limits)
+        self._buffer: Lines = buffer(options.limits)
         self._authentication = Authentication(options, draw)
         self._requests: OutgoingCalls = OutgoingCalls()
         self._peer_requests: IncomingCalls = IncomingCalls(options.heartbeat_interval, options.max_calls)
@@ -74,8 +75,11 @@ class BaseSession(StreamSession[SessionEvent]):
         """When to call `tick` next."""
         if self.ended is not None:
             return None
-        first = self._layer1.deadline
-        for timer in (self._requests.due.first, self._peer_requests.next_heartbeat, self._authentication.deadline):
+        layer1, first = self._layer1, self._requests.due.first
+        timers = [layer1.unconfirmed.due.first, self._peer_requests.next_heartbeat]
+        if layer1.assembly.sets or self._authentication.goal is not None:
+            timers += (layer1.assembly.deadline, self._authentication.deadline)
+        for timer in timers:
             if timer is not None and (first is None or timer < first):
                 first = timer
         return first
@@ -170,7 +174,7 @@ class BaseSession(StreamSession[SessionEvent]):
             raise LocalProtocolError(Fault.CALLS_OVER_LIMIT, f"{len(self._requests)} calls")
         call_id = self._call_id()
         pending = Pending(call_id, method, returns, self.options.call_timeout if timeout is None else timeout, step)
-        self._requests.add(pending)
+        self._requests.pending[call_id] = pending
         try:
             self._send(Call(component, method, call_id, parameters), now, at_once=step is Step.KEYS)
         except LocalProtocolError:
@@ -181,7 +185,7 @@ class BaseSession(StreamSession[SessionEvent]):
     def _send(self, message: Call | Response | Error, now: float, *, at_once: bool = False) -> None:
         """Send a message; while a KeyExchange of ours is not answered, keep it until then."""
         document = documents.encode(message, dotnet=self._dotnet)
-        if not at_once and self._authentication.offering:
+        if self._authentication.offer is not None and not at_once:
             self._waiting.append((message, document))
         else:
             self._send_now(message, document, now)

@@ -144,12 +144,11 @@ def message_kind(document: Call | Response | Error | None, encrypted: bool) -> t
 
 def call_kind(component: str, method: str, encrypted: bool) -> type[Any]:
     """The kind of a call in the table."""
-    name = component.lower()
-    if name == _CORE and method == "SendResetNotice":
+    if method == "SendResetNotice" and component.lower() == _CORE:
         return ResetNotice
     if encrypted:
         return Encrypted
-    return KeyExchange if name == _AUTHENTICATION and method == "KeyExchange" else Call
+    return KeyExchange if method == "KeyExchange" and component.lower() == _AUTHENTICATION else Call
 
 
 def response_kind(component: str, value: str) -> type[Any]:

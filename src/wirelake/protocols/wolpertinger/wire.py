@@ -97,6 +97,7 @@ class Keys(msgspec.Struct, frozen=True):
 _ENCRYPTIONS: Final = {one.value: one for one in Encryption}
 _MESSAGE: Final = TextKind.MESSAGE.value
 _RESULT: Final = TextKind.RESULT.value
+_CLEAR: Final = Encryption.NONE
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -230,7 +231,7 @@ def opened(text: bytes, gzip: int | None, encryption: Encryption, keys: Keys | N
     WOLP-8: of an encrypted payload that is base64, everything that can go wrong is one fault, without a detail.
     """
     payload = from_base64(text)
-    if encryption is Encryption.NONE:
+    if encryption is _CLEAR:
         return payload if gzip is None else _inflated(payload, gzip, limits.max_inflated_size)
     plain = _decrypted(payload, None if encryption is Encryption.UNKNOWN else keys)
     if plain is not None and gzip is not None:

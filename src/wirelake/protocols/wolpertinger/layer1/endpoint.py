@@ -25,7 +25,7 @@ from wirelake.protocols.wolpertinger.scanner import (
     ODDITIES,
     RESULT,
 )
-from wirelake.protocols.wolpertinger.wire import BLANKS, Keys, encode, encode_plain, envelope, opened, sealed
+from wirelake.protocols.wolpertinger.wire import BLANKS, Keys, base64_length, encode, encode_plain, envelope, from_base64, opened, sealed
 
 __all__ = ["Confirmed", "Delivered", "Layer1", "Outcome", "Piece", "Undelivered"]
 
@@ -81,25 +81,16 @@ class Layer1:
         """Messages of ours without a result."""
         self._remembered = Remembered(options.max_remembered)
         characters = -(-options.limits.max_reassembled_size // 3) * 4
-        self._assembly = Assembly(options.fragment_timeout, characters, options.max_incomplete)
+        self.assembly = Assembly(options.fragment_timeout, characters, options.max_incomplete)
+        """Messages of the peer that lack fragments."""
         self._output: list[bytes] = []
-        self._outcomes: list[Outcome] = []
+        self.unread: list[Outcome] = []
+        """Outcomes that `outcomes` has not given yet."""
         self._max_unconfirmed = options.max_unconfirmed
         self._limits = options.limits
         self._life = options.life(1)
         self._plain_size = -1 if options.compress else min(options.fragment_size // 4 * 3, options.limits.max_reassembled_size)
         """Bytes of a payload in clear that needs neither gzip nor fragments."""
-
-    @property
-    def deadline(self) -> float | None:
-        """When `tick` wants to be called next."""
-        unconfirmed, incomplete = self.unconfirmed.due.first, self._assembly.deadline
-        return incomplete if unconfirmed is None else unconfirmed if incomplete is None else min(unconfirmed, incomplete)
-
-    @property
-    def has_understood(self) -> bool:
-        """Whether something came of the last text beside what was noticed."""
-        return any(not isinstance(outcome, Noticed) for outcome in self._outcomes)
 
     def messages(self) -> list[bytes]:
         """The texts to send now; they are gone from here."""
@@ -110,7 +101,7 @@ class Layer1:
 
     def outcomes(self) -> list[Outcome]:
         """What came of it since the last call."""
-        outcomes, self._outcomes = self._outcomes, []
+        outcomes, self.unread = self.unread, []
         return outcomes
 
     def send(self, payload: bytes, now: float, *, in_clear: bool = False) -> int:
@@ -144,28 +135,71 @@ class Layer1:
     def receive(self, data: bytes, row: list[int], now: float) -> None:
         """One text of the peer, as the scanner read it."""
         if row[ODDITIES]:
-            self._outcomes += [Noticed(oddity) for bit, oddity in _ODD.items() if row[ODDITIES] & bit]
+            self.unread += [Noticed(oddity) for bit, oddity in _ODD.items() if row[ODDITIES] & bit]
         if row[FAULT] and row[FAULT] in UNREADABLE:
             self._refuse(row, Fault(row[FAULT]), now)
             return
         if row[KIND] == _RESULT:
-            self._take_result(row[RESULT], row[MESSAGE_ID])
+            if self.take_result(row[RESULT], row[MESSAGE_ID]):
+                self.unread.append(Confirmed(row[MESSAGE_ID]))
             return
+        text: Envelope | None = envelope(data, row)
+        life = self._life
+        if text is not None and text.fragment_count is not None:
+            life = self.options.life(text.fragment_count)
+            text = self._take_piece(text, now)
+        if text is not None:
+            payload = self.take_message(text.message_id, text.payload, text.encryption, now, gzip=text.gzip, life=life)
+            if payload is not None:
+                self.unread.append(Delivered(text.message_id, payload, text.encryption is not _CLEAR))
+
+    def take_result(self, code: int, message_id: int) -> bool:
+        """A result of the peer: whether a message of ours has arrived. If not, there is an outcome."""
+        if not self.unconfirmed.confirm(message_id):
+            self.unread.append(Noticed(Fault.RESULT_UNMATCHED, f"message {message_id}"))
+            return False
+        if code:
+            known = code if code <= ResultCode.INVALID_FORMAT else ResultCode.UNKNOWN_ERROR  # WOLP-4
+            self.unread.append(Undelivered(message_id, known))
+        return not code
+
+    def take_message(
+        self, message_id: int, text: bytes, encryption: Encryption, now: float, *, gzip: int | None = None, life: float | None = None
+    ) -> bytes | None:
+        """A whole message of the peer, whose payload came as `text`: known again, or opened, remembered and confirmed (WOLP-10).
+
+        The payload is to be delivered; if there is none, there is an outcome.
+        """
         if len(self.unconfirmed.sent) >= self._max_unconfirmed:
-            self._outcomes.append(Noticed(Fault.TOO_BUSY))
-            return
-        whole = envelope(data, row)
-        if whole.fragment_count is None:
-            self._take(whole, now, self._life)
-        else:
-            self._take_piece(whole, now)
+            self.unread.append(Noticed(Fault.TOO_BUSY))
+            return None
+        is_encrypted = encryption is not _CLEAR
+        digest = content_digest(text, gzip, is_encrypted)
+        if self._remembered.holds(message_id, digest, now):
+            self.unread.append(Noticed(Fault.MESSAGE_REPEATED, f"message {message_id}"))
+            self._result(ResultCode.SUCCESS, message_id)
+            return None
+        try:
+            is_plain = gzip is None and not is_encrypted
+            payload = from_base64(text) if is_plain else opened(text, gzip, encryption, self.keys, self._limits)
+        except DecodeError as reason:
+            fault = cast(Fault, reason.fault)
+            self.unread.append(Noticed(fault, f"message {message_id}"))
+            self._result(cast(int, fault.rule.result), message_id)
+            return None
+        # In clear, the size of a payload says how long its base64 is without blanks.
+        if len(text) != (base64_length(len(payload)) if is_plain else len(text.translate(None, BLANKS))):
+            self.unread.append(Noticed(Fault.PAYLOAD_BLANKS))
+        self._remembered.add(message_id, digest, now, self._life if life is None else life)
+        self._output.append(b"result:0;message_id:%d;" % message_id)
+        return payload
 
     def tick(self, now: float, *, listening: bool = True) -> None:
         """Time passed: messages are sent again or given up (WOLP-10), and so are incomplete ones (WOLP-9)."""
         again, lost = self.unconfirmed.expire(now, listening=listening)
         self._output += again
-        self._outcomes += [Undelivered(message_id, ResultCode.TIMEOUT) for message_id in lost]
-        self._outcomes += [Noticed(Fault.FRAGMENTS_TIMED_OUT, f"message {message_id}") for message_id in self._assembly.expire(now)]
+        self.unread += [Undelivered(message_id, ResultCode.TIMEOUT) for message_id in lost]
+        self.unread += [Noticed(Fault.FRAGMENTS_TIMED_OUT, f"message {message_id}") for message_id in self.assembly.expire(now)]
 
     def forget(self, message_id: int | None) -> None:
         """WOLP-10: a peer that establishes a connection may restart its ids.
@@ -180,7 +214,7 @@ class Layer1:
         `message_id` is the message that caused it, if any.
         """
         self.keys = None
-        self._assembly.clear()
+        self.assembly.clear()
         self.unconfirmed.clear()
         self._remembered.forget_all_but(message_id)
 
@@ -195,49 +229,22 @@ class Layer1:
         if code == SPLITTING and row[MESSAGE_ID] >= 0:
             count = min(max(row[FRAGMENT_COUNT], 1), self.options.limits.max_fragments)
             piece = Envelope(row[MESSAGE_ID], fragment_index=row[FRAGMENT_INDEX], fragment_count=count)
-            fault = self._assembly.refuse(piece, fault, now)
+            fault = self.assembly.refuse(piece, fault, now)
             code = fault.rule.result
-        self._outcomes.append(Noticed(fault))
+        self.unread.append(Noticed(fault))
         if code is not None and row[MESSAGE_ID] >= 0 and row[KIND] != TextKind.RESULT:
             self._result(code, row[MESSAGE_ID])
 
-    def _take_result(self, code: int, message_id: int) -> None:
-        if not self.unconfirmed.confirm(message_id):
-            self._outcomes.append(Noticed(Fault.RESULT_UNMATCHED, f"message {message_id}"))
-        elif not code:  # success
-            self._outcomes.append(Confirmed(message_id))
-        else:
-            known = code if code <= ResultCode.INVALID_FORMAT else ResultCode.UNKNOWN_ERROR  # WOLP-4
-            self._outcomes.append(Undelivered(message_id, known))
-
-    def _take_piece(self, piece: Envelope, now: float) -> None:
-        self._outcomes.append(Piece())
-        joined = self._assembly.add(piece, now)
+    def _take_piece(self, piece: Envelope, now: float) -> Envelope | None:
+        """A fragment: returns the whole message if it was the last."""
+        if len(self.unconfirmed.sent) >= self._max_unconfirmed:
+            self.unread.append(Noticed(Fault.TOO_BUSY))
+            return None
+        self.unread.append(Piece())
+        joined = self.assembly.add(piece, now)
         if isinstance(joined, Fault):
-            self._outcomes.append(Noticed(joined, f"message {piece.message_id}"))
+            self.unread.append(Noticed(joined, f"message {piece.message_id}"))
             if (code := joined.rule.result) is not None:
                 self._result(code, piece.message_id)
-        elif joined is not None:
-            self._take(joined, now, self.options.life(piece.fragment_count or 1))
-
-    def _take(self, whole: Envelope, now: float, life: float) -> None:
-        """A whole message: known again, or opened, remembered for so long and confirmed (WOLP-10)."""
-        message_id, text, encryption = whole.message_id, whole.payload, whole.encryption
-        digest = content_digest(text, whole.gzip, encryption is not _CLEAR)
-        if self._remembered.holds(message_id, digest, now):
-            self._outcomes.append(Noticed(Fault.MESSAGE_REPEATED, f"message {message_id}"))
-            self._result(ResultCode.SUCCESS, message_id)
-            return
-        base64 = text.translate(None, BLANKS)
-        try:
-            payload = opened(base64, whole.gzip, encryption, self.keys, self._limits)
-        except DecodeError as reason:
-            fault = cast(Fault, reason.fault)
-            self._outcomes.append(Noticed(fault, f"message {message_id}"))
-            self._result(cast(int, fault.rule.result), message_id)
-            return
-        if len(base64) != len(text):
-            self._outcomes.append(Noticed(Fault.PAYLOAD_BLANKS))
-        self._remembered.add(message_id, digest, now, life)
-        self._output.append(b"result:0;message_id:%d;" % message_id)
-        self._outcomes.append(Delivered(message_id, payload, encryption is not _CLEAR))
+            return None
+        return joined

@@ -105,13 +105,14 @@ class Assembly:
         self.max_weight = max_weight
         """Bytes that are kept at most, about."""
         self._max_sets = max_sets
-        self._sets: dict[int, _Set] = {}
+        self.sets: dict[int, _Set] = {}
+        """Incomplete messages, by their id."""
         self._due: Expiries[int] = Expiries()
         self.weight = 0
         """Bytes that are kept, about."""
 
     def __len__(self) -> int:
-        return sum(not one.refused for one in self._sets.values())
+        return sum(not one.refused for one in self.sets.values())
 
     @property
     def deadline(self) -> float | None:
@@ -124,7 +125,7 @@ class Assembly:
         The sender gets the fault as a result, except FRAGMENT_LATE: that is a piece of a message that was refused before.
         """
         index, count = piece.fragment_index or 0, piece.fragment_count or 1
-        known = self._sets.get(piece.message_id)
+        known = self.sets.get(piece.message_id)
         if known is not None and known.refused:
             if index not in known.pieces:
                 known.pieces[index] = _GONE
@@ -132,9 +133,9 @@ class Assembly:
             self._drop(piece.message_id)  # it is being sent again
             known = None
         if known is None:
-            if len(self._sets) >= self._max_sets:
+            if len(self.sets) >= self._max_sets:
                 return Fault.FRAGMENTS_OVER_LIMIT
-            known = self._sets[piece.message_id] = _Set({})
+            known = self.sets[piece.message_id] = _Set({})
             self._due.set(piece.message_id, now + self._timeout * count)
         elif not agree(next(iter(known.pieces.values())), piece):
             return self.refuse(piece, Fault.FRAGMENT_CONFLICT, now)
@@ -155,12 +156,12 @@ class Assembly:
 
     def refuse(self, piece: Envelope, fault: Fault, now: float) -> Fault:
         """Discard the fragments of a message after any error; report it once."""
-        known = self._sets.get(piece.message_id)
+        known = self.sets.get(piece.message_id)
         count = max(piece.fragment_count or 1, 1)
         if known is None:
-            if len(self._sets) >= self._max_sets or count == 1:
+            if len(self.sets) >= self._max_sets or count == 1:
                 return fault
-            known = self._sets[piece.message_id] = _Set({})
+            known = self.sets[piece.message_id] = _Set({})
         elif known.refused:
             return Fault.FRAGMENT_LATE
         self.weight -= known.weight
@@ -173,14 +174,14 @@ class Assembly:
         """Messages that are given up, because pieces did not come in time."""
         gone = []
         for message_id in self._due.take(now):
-            if not self._sets[message_id].refused:
+            if not self.sets[message_id].refused:
                 gone.append(message_id)
             self._drop(message_id)
         return gone
 
     def clear(self) -> None:
         """WOLP-28: forget everything."""
-        self._sets.clear()
+        self.sets.clear()
         self._due.clear()
         self.weight = 0
 
@@ -189,7 +190,7 @@ class Assembly:
         due = dict(self._due.items())
         return [
             SetState(message_id, due[message_id], [] if one.refused else list(one.pieces.values()), list(one.pieces) if one.refused else [])
-            for message_id, one in self._sets.items()
+            for message_id, one in self.sets.items()
         ]
 
     def restore(self, state: list[SetState]) -> bool:
@@ -197,15 +198,15 @@ class Assembly:
         for stored in state:
             pieces = {piece.fragment_index or 0: piece for piece in stored.pieces} or dict.fromkeys(stored.refused, _GONE)
             known = _Set(pieces, sum(len(piece.payload) + OVERHEAD for piece in stored.pieces), bool(stored.refused))
-            if not stored.is_valid() or len(pieces) != len(stored.pieces) + len(stored.refused) or stored.message_id in self._sets:
+            if not stored.is_valid() or len(pieces) != len(stored.pieces) + len(stored.refused) or stored.message_id in self.sets:
                 return False
-            self._sets[stored.message_id] = known
+            self.sets[stored.message_id] = known
             self._due.set(stored.message_id, stored.due)
             self.weight += known.weight
         return True
 
     def _drop(self, message_id: int) -> None:
-        self.weight -= self._sets.pop(message_id).weight
+        self.weight -= self.sets.pop(message_id).weight
         self._due.drop(message_id)
 
 

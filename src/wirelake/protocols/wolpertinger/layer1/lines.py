@@ -1,13 +1,13 @@
 """A buffer that cuts a byte stream into lines for the scanner (WOLP-11).
 
 Each byte is searched for a line feed once: a long line that arrives in small pieces costs one copy. Most texts have one of three kinds of
-metadata. One expression reads those; tests hold it equal to `scan`.
+metadata. `common` reads one of those, `Lines.texts` all that arrived together; tests hold both equal to `scan`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -28,9 +28,15 @@ from wirelake.protocols.wolpertinger.scanner import (
     scan,
 )
 
-__all__ = ["Lines", "common", "measure", "row_of"]
+__all__ = ["Lines", "Text", "common", "measure", "row_of"]
 
-_COMMON: Final = re.compile(rb"(?:message_id:([0-9]{1,9});(encryption:(?i:aes);)?|result:([0-5]);message_id:([0-9]{1,9});)")
+Text = tuple[bytes, bytes, bytes, bytes, bytes]
+"""A common text: message_id, what says that it is encrypted, and payload; or code and message_id of a result. Others are empty."""
+
+_METADATA: Final = rb"message_id:([0-9]{1,9});(encryption:(?i:aes);)?"
+_OUTCOME: Final = rb"result:([0-5]);message_id:([0-9]{1,9});"
+_COMMON: Final = re.compile(rb"(?:%b|%b)" % (_METADATA, _OUTCOME))
+_TEXTS: Final = re.compile(rb"(?m:^)(?:%b(.*+)|%b)\n" % (_METADATA, _OUTCOME))
 
 # Members of enums that every text reads.
 _MESSAGE: Final = TextKind.MESSAGE.value
@@ -81,24 +87,21 @@ class Lines(Buffer):
         super().__init__(scan, ROW_COLUMNS, PART_COLUMNS, limits.for_scan(), 0)
         self._all_limits = limits
 
-    def feed(self, data: bytes) -> Iterable[Frames]:
+    def texts(self, data: bytes) -> list[Text] | None:
+        """Take what arrived if it is whole lines, and all of them are common texts; None: `feed` has to take it."""
+        if self.size or self.lost or len(data) > self._all_limits.max_text_size:
+            return None
+        texts: list[Text] = _TEXTS.findall(data)
+        if len(texts) != data.count(b"\n") or not data.endswith(b"\n"):
+            return None
+        for text in texts:
+            if b";" in text[2]:  # more metadata
+                return None
+        self._sizes, self._chunks, self._last, self._end, self._needed = [], [], data, len(data), 1
+        return texts
+
+    def feed(self, data: bytes) -> Iterator[Frames]:
         """Take bytes; give whole lines. After `lost`, bytes are dropped."""
-        if not self.size and not self.lost and len(data) <= self._all_limits.max_text_size and data.endswith(b"\n"):
-            return self._whole_lines(data)  # by far the commonest
-        return self._scan_all(data)
-
-    def _whole_lines(self, data: bytes) -> Iterable[Frames]:
-        rows, at, size = [], 0, len(data)
-        while at < size:
-            end = data.index(b"\n", at)
-            row = common(data, at, end) or measure(data, at, end, self._all_limits)
-            row[LENGTH] += 1
-            rows.append(row)
-            at = end + 1
-        self._sizes, self._chunks, self._last, self._end, self._needed = [], [], data, size, 1
-        return ((data, rows, []),)
-
-    def _scan_all(self, data: bytes) -> Iterator[Frames]:
         self._sizes = []
         if self.lost:
             self._last, self._end = self._last[self._end :], 0

@@ -63,22 +63,17 @@ def decode(data: bytes, limits: DocumentLimits = DocumentLimits()) -> Message | 
     """Read a document: its message, or why it is rejected; never raises."""
     root = None
     try:
-        if len(data) <= limits.max_size and (short := _short(_decoded(data), limits)) is not None:
+        if len(data) <= limits.max_size and (short := _short(data.decode(), limits)) is not None:
             return short
         root = read(data, limits)
         _check_root(root)
         return message(root)
     except RemoteProtocolError as reason:
         return _rejected(reason, data, root)
+    except UnicodeDecodeError as reason:
+        return _rejected(RemoteProtocolError(Fault.DOCUMENT_NOT_UTF8, f"at byte {reason.start}"), data, root)
     except RecursionError:  # only where `max_depth` allows more than Python does
         return _rejected(RemoteProtocolError(Fault.DOCUMENT_OVER_LIMIT, "deeper than can be read here"), data, root)
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as reason:
-        raise RemoteProtocolError(Fault.DOCUMENT_NOT_UTF8, f"at byte {reason.start}") from None
 
 
 def _check_root(root: Element) -> None:

@@ -39,10 +39,6 @@ class OutgoingCalls:
     def __contains__(self, call_id: str) -> bool:
         return call_id in self.pending
 
-    def add(self, pending: Pending) -> None:
-        """A call is going to be sent."""
-        self.pending[pending.call_id] = pending
-
     def sent(self, call_id: str, message_id: int) -> None:
         """It was sent with this message; a call that was given up meanwhile is ignored."""
         if call_id in self.pending:

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLANKS",
+    "DOTNET_WRITERS",
     "GUID",
     "PRIMITIVES",
+    "WRITERS",
     "ClientInfo",
     "DataType",
     "DateTime",
@@ -200,6 +202,7 @@ _RANGES: Final[dict[type[_Integer], tuple[DataType, int, int]]] = {
     UInt64: (DataType.UINT64, 0, (1 << 64) - 1),
 }
 """The data type of each, and the numbers it holds; a plain int takes the first that fits."""
+_, _LOWEST, _HIGHEST = _RANGES[Int32]
 _ALL_RANGES: Final = tuple(_RANGES.values())
 _BOOLEANS: Final = {"true": True, "1": True, "false": False, "0": False}
 _INFINITIES: Final = {
@@ -237,9 +240,7 @@ def written(value: object, dotnet: bool = False) -> tuple[DataType, str] | None:
 
     With `dotnet`, an infinite double is spelled as .NET reads it.
     """
-    if dotnet and isinstance(value, float) and math.isinf(value):
-        return DataType.DOUBLE, "Infinity" if value > 0 else "-Infinity"
-    writer = _WRITERS.get(type(value))
+    writer = (DOTNET_WRITERS if dotnet else WRITERS).get(type(value))
     return writer(value) if writer is not None else None
 
 
@@ -370,6 +371,10 @@ PRIMITIVES: Final[dict[str, Callable[[str], Value]]] = {
 """The types whose values are texts, and their readers."""
 
 
+def _write_int(value: int) -> tuple[DataType, str]:
+    return (DataType.INT32, str(value)) if _LOWEST <= value <= _HIGHEST else _write_integer(value)
+
+
 def _write_integer(value: int) -> tuple[DataType, str]:
     known = _RANGES.get(type(value))  # type: ignore[arg-type]
     for data_type, lowest, highest in _ALL_RANGES if known is None else (known,):
@@ -386,9 +391,13 @@ def _write_double(value: float) -> tuple[DataType, str]:
     return DataType.DOUBLE, repr(value)
 
 
-_WRITERS: Final[dict[type, Callable[[Any], tuple[DataType, str]]]] = {
+def _write_dotnet_double(value: float) -> tuple[DataType, str]:
+    return (DataType.DOUBLE, "Infinity" if value > 0 else "-Infinity") if math.isinf(value) else _write_double(value)
+
+
+WRITERS: Final[dict[type, Callable[[Any], tuple[DataType, str]]]] = {
     bool: lambda value: (DataType.BOOLEAN, "true" if value else "false"),
-    int: _write_integer,
+    int: _write_int,
     Int32: _write_integer,
     Int64: _write_integer,
     UInt64: _write_integer,
@@ -398,3 +407,6 @@ _WRITERS: Final[dict[type, Callable[[Any], tuple[DataType, str]]]] = {
     datetime: lambda value: (DataType.DATE_TIME, moment_text(value)),
     UUID: lambda value: (DataType.GUID, str(value)),
 }
+"""The types that primitives are sent as: what gives the data type and the text of each."""
+DOTNET_WRITERS: Final = WRITERS | {float: _write_dotnet_double}
+"""The same for peers that run on .NET."""

@@ -14,6 +14,9 @@ from wirelake.errors import LocalProtocolError
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, ErrorCode, Message, Response
 from wirelake.protocols.wolpertinger.layer2.values import (
+    DOTNET_WRITERS,
+    GUID,
+    WRITERS,
     ClientInfo,
     DataType,
     DirectoryObject,
@@ -23,7 +26,6 @@ from wirelake.protocols.wolpertinger.layer2.values import (
     SnapshotInfo,
     guid,
     moment_text,
-    written,
 )
 from wirelake.protocols.wolpertinger.layer2.xml_tree import NAMESPACE
 
@@ -38,44 +40,49 @@ _UNUSUAL: Final = re.compile(r"[&<>\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]"
 """Either of the two."""
 
 
-def document(message: Message, *, dotnet: bool = False) -> str:
-    """The text of a message, in one line but for what strings say; `dotnet` as in `values.written`."""
-    name, body = _body(message, dotnet)
-    return f'<{name} xmlns="{NAMESPACE}">{body}</{name}>'
+_SPACE: Final = f' xmlns="{NAMESPACE}"'
 
 
-def _body(message: Message, dotnet: bool) -> tuple[str, str]:
+def document(message: Message, *, dotnet: bool = False, space: str = _SPACE) -> str:
+    """The text of a message, in one line but for what strings say; `dotnet` as in `values.written`.
+
+    `space` is the attribute of its root; a message inside another has none.
+    """
     if isinstance(message, Call):
-        before, after = _around_call_id(message.component, message.method)
+        before, after = _around_call_id(message.component, message.method, space)
         inside = "".join([_object(value, dotnet) for value in message.parameters])
-        return "RemoteMethodCall", f"{before}{_call_id(message.call_id)}{after}{inside}</Parameters>"
+        return f"{before}{_guid(message.call_id)}{after}{inside}</Parameters></RemoteMethodCall>"
     if isinstance(message, Response):
         inside = "" if message.value is None else _object(message.value, dotnet)
-        return "RemoteMethodResponse", f"{_component(message.component)}{_call_id(message.call_id)}<ResponseValue>{inside}</ResponseValue>"
+        before = _before_call_id(message.component, space)
+        return f"{before}{_guid(message.call_id)}</CallId><ResponseValue>{inside}</ResponseValue></RemoteMethodResponse>"
     if message.code not in _CODES:
         raise LocalProtocolError(Fault.ERROR_CODE_INVALID, f"{message.code} is none of the 17 codes")  # WOLP-15
-    inside = "" if message.call_id is None else _call_id(message.call_id)
-    return "RemoteError", _text("ComponentName", message.component) + _tag("ErrorCode", str(int(message.code))) + inside
+    call_id = "" if message.call_id is None else _tag("CallId", _guid(message.call_id))
+    code = _tag("ErrorCode", str(int(message.code)))
+    return f"<RemoteError{space}>{_text('ComponentName', message.component)}{code}{call_id}</RemoteError>"
 
 
+_CANONICAL: Final = re.compile(GUID.replace("A-F", ""))
 _CODES: Final = frozenset(ErrorCode)
 _STRING: Final = DataType.STRING
 
 
 def _object(value: object, dotnet: bool) -> str:
     """WOLP-19: one typed value; null is none."""
-    if (primitive := written(value, dotnet)) is not None:
-        data_type, text = primitive
+    if (writer := (DOTNET_WRITERS if dotnet else WRITERS).get(type(value))) is not None:
+        data_type, text = writer(value)
         return f'<object type="{data_type}">{_escaped(text) if data_type is _STRING else text}</object>'
     if isinstance(value, (list, tuple)):
         return f'<object type="list">{"".join([_object(item, dotnet) for item in value])}</object>'
     if isinstance(value, (Call, Response, Error)):
-        name, body = _body(value, dotnet)
+        name, element = str(value.__struct_config__.tag), document(value, dotnet=dotnet, space="")
     elif type(value) in _COMPLEX:
-        name, body = type(value).__name__, _COMPLEX[type(value)](value)
+        name = type(value).__name__
+        element = _tag(name, _COMPLEX[type(value)](value))
     else:
         raise LocalProtocolError(Fault.VALUE_UNSENDABLE, f"no data type holds {type(value).__name__}")
-    return f'<object type="{name[0].lower()}{name[1:]}"><{name}>{body}</{name}></object>'
+    return f'<object type="{name[0].lower()}{name[1:]}">{element}</object>'
 
 
 def _client_info(value: ClientInfo) -> str:
@@ -122,23 +129,26 @@ _COMPLEX: Final[dict[type, Callable[[Any], str]]] = {
 }
 
 
-def _call_id(text: str) -> str:
+def _guid(text: str) -> str:
+    if _CANONICAL.fullmatch(text):
+        return text
     identifier = guid(text)
     if identifier is None:
         raise LocalProtocolError(Fault.CALL_ID_INVALID, repr(text))
-    return f"<CallId>{identifier}</CallId>"
+    return identifier
 
 
 @lru_cache(maxsize=NAMES)
-def _component(name: str) -> str:
+def _before_call_id(component: str, space: str) -> str:
     """The beginning of a response: names of components and methods are few, and every message has some."""
-    return _text("ComponentName", name)
+    return f"<RemoteMethodResponse{space}>{_text('ComponentName', component)}<CallId>"
 
 
 @lru_cache(maxsize=NAMES)
-def _around_call_id(component: str, method: str) -> tuple[str, str]:
-    """The elements of a call before and after its CallId."""
-    return _text("ComponentName", component), _text("MethodName", method) + "<Parameters>"
+def _around_call_id(component: str, method: str, space: str) -> tuple[str, str]:
+    """A call before and after its CallId, up to its parameters."""
+    before = f"<RemoteMethodCall{space}>{_text('ComponentName', component)}<CallId>"
+    return before, f"</CallId>{_text('MethodName', method)}<Parameters>"
 
 
 def _texts(name: str, texts: Iterable[str]) -> str:

@@ -96,32 +96,29 @@ class Authentication:
         self._draw = draw
         self._attempts = Buckets(_RATE, _BURST, 1) if options.attempts is None else options.attempts
         self._tokens: dict[Step, tuple[bytes, float]] = {}
-        self._goal: _Goal | None = None
-        self._offer: tuple[key_agreement.PrivateKey, bytes] | None = None
+        self.goal: _Goal | None = None
+        """The trust we want and do not have yet."""
+        self.offer: tuple[key_agreement.PrivateKey, bytes] | None = None
+        """WOLP-24: the key and IV of a KeyExchange of ours that is not answered yet.
+
+        Other messages have to wait, because their keys are not known yet.
+        """
 
     @property
     def step(self) -> Step | None:
         """Which step of ours is on its way."""
-        return None if self._goal is None else self._goal.step
-
-    @property
-    def offering(self) -> bool:
-        """WOLP-24: whether a KeyExchange of ours is not answered yet.
-
-        Other messages have to wait, because their keys are not known yet.
-        """
-        return self._offer is not None
+        return None if self.goal is None else self.goal.step
 
     @property
     def deadline(self) -> float | None:
         """When the peer's proof is late."""
-        return None if self._goal is None else self._goal.waits_until
+        return None if self.goal is None else self.goal.waits_until
 
     def clear(self) -> Step | None:
         """WOLP-28: forget everything; gives the step that failed by that."""
         step = self.step
         self._tokens.clear()
-        self._goal = self._offer = None
+        self.goal = self.offer = None
         return step
 
     # Calls of the peer.
@@ -168,7 +165,7 @@ class Authentication:
 
     def _exchange(self, blob: str, iv: str, trust_state: TrustState) -> Verdict:
         """WOLP-24: a fresh key on the caller's curve."""
-        if self.offering:
+        if self.offer is not None:
             return Verdict(trust_state, fault=Fault.KEYS_CROSSED)
         chosen = key_agreement.read_iv(iv)
         theirs = key_agreement.read_blob(key_agreement.read_text(blob))
@@ -210,18 +207,18 @@ class Authentication:
 
     def begin(self, level: int, trust_state: TrustState, user: str, password: str, now: float) -> Progress:
         """The first step towards a level; raises LocalProtocolError if that cannot be wanted now."""
-        if self._goal is not None or not 1 <= level <= HIGHEST_TRUST:
+        if self.goal is not None or not 1 <= level <= HIGHEST_TRUST:
             raise LocalProtocolError(Fault.STEP_OUT_OF_ORDER, f"level {level}")
         if (level == 3 and self._options.cluster_key is None) or (level == HIGHEST_TRUST and not user):
             raise LocalProtocolError(Fault.STEP_OUT_OF_ORDER, f"level {level} needs a cluster key, or a user")
-        self._goal = _Goal(level, user, password, Step.ESTABLISH)
+        self.goal = _Goal(level, user, password, Step.ESTABLISH)
         return self._next(trust_state, now)
 
     def answered(self, step: Step, method: str, value: Value | None, trust_state: TrustState, now: float) -> Progress:
         """The peer answered a call of ours; of a call without a response, that it arrived."""
         if step is Step.CLUSTER_BACK and method == "ClusterAuthVerify":  # the peer's goal, not ours
             return Progress(trust_state.raised(held=3)) if value is True else Progress(trust_state, fault=Fault.PROOF_WRONG)
-        if self._goal is None:
+        if self.goal is None:
             return Progress(trust_state)
         try:
             return self._went_on(step, method, value, trust_state, now)
@@ -236,8 +233,8 @@ class Authentication:
                 return Progress(trust_state, fault=Fault.ANSWER_WRONG)
             trust_state = trust_state.raised(granted=1, held=1)
         elif step is Step.KEYS:
-            own, iv = self._offer or (None, b"")
-            self._offer = None
+            own, iv = self.offer or (None, b"")
+            self.offer = None
             if own is None or not isinstance(value, str):
                 return Progress(trust_state, fault=Fault.ANSWER_WRONG)
             theirs = key_agreement.read_blob(key_agreement.read_text(value))
@@ -247,20 +244,20 @@ class Authentication:
                 return Progress(trust_state, fault=Fault.PROOF_WRONG)
             trust_state = trust_state.raised(held=3 if step is Step.CLUSTER else HIGHEST_TRUST)
         elif trust_state.granted < 3:
-            assert self._goal is not None  # noqa: S101 - see answered
-            self._goal.waits_until = now + self._options.call_timeout
+            assert self.goal is not None  # noqa: S101 - see answered
+            self.goal.waits_until = now + self._options.call_timeout
             return Progress(trust_state)
         return self._next(trust_state, now)
 
     def proven(self, trust_state: TrustState, now: float) -> Progress:
         """The peer proved itself: if that is what we waited for, the next step follows."""
-        if self._goal is None or self._goal.waits_until is None or trust_state.granted < 3:
+        if self.goal is None or self.goal.waits_until is None or trust_state.granted < 3:
             return Progress(trust_state)
         return self._next(trust_state, now)
 
     def _next(self, trust_state: TrustState, now: float) -> Progress:
         """The next step towards our goal, or that it is reached."""
-        goal = self._goal
+        goal = self.goal
         assert goal is not None  # noqa: S101 - every caller has checked
         goal.waits_until = None
         in_cluster = goal.level >= 3 and self._options.cluster_key is not None
@@ -276,7 +273,7 @@ class Authentication:
         elif goal.level == HIGHEST_TRUST and trust_state.held < HIGHEST_TRUST:
             ask = Ask(Step.USER, "UserAuthGetToken")
         else:
-            self._goal = None
+            self.goal = None
             return Progress(trust_state, reached=goal.level)
         goal.step = ask.step
         return Progress(trust_state, ask)
@@ -284,11 +281,11 @@ class Authentication:
     def _offered(self) -> Ask:
         """WOLP-24: a fresh key on P-521, and the IV of both directions."""
         own, iv = key_agreement.make_key(Curve.P521, self._draw), self._draw(key_agreement.IV_SIZE)
-        self._offer = (own, iv)
+        self.offer = (own, iv)
         return Ask(Step.KEYS, "KeyExchange", (key_agreement.to_text(key_agreement.public_blob(own)), key_agreement.to_text(iv)))
 
     def _proof(self, step: Step, token: bytes) -> Ask:
-        goal = self._goal
+        goal = self.goal
         assert goal is not None  # noqa: S101 - see answered
         if step is Step.USER:
             proof = key_agreement.to_text(key_agreement.user_proof(goal.password, token))
