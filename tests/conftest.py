@@ -94,9 +94,12 @@ def _same_kernels(monkeypatch):
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The one Spark session of this process; starting it takes seconds."""
-    from wirelake.lake.session.start import SHORT_SESSION, spark_session  # needs the lake extra
+    from wirelake.lake.session.aot_cache import SWITCH  # needs the lake extra
+    from wirelake.lake.session.start import SHORT_SESSION, spark_session
 
-    started = spark_session("local[2]", {**SHORT_SESSION, "spark.sql.shuffle.partitions": "2"})  # plans here are many, and small
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, "off")  # a session that makes the cache is slower, and making that of a long one takes a minute of CPU
+        started = spark_session("local[2]", {**SHORT_SESSION, "spark.sql.shuffle.partitions": "2"})  # plans here are many, and small
     yield started
     started.stop()
 
