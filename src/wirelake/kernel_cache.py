@@ -3,8 +3,8 @@
 Numba's own cache has two faults that matter here. It notices a change in the file of a function, but not in the functions and constants
 that the function uses: after an upgrade, a kernel would go on with the scanner of the old version. So each kernel has a folder named by a
 fingerprint of everything it uses. Path and time of its source file do not matter: a second checkout or a new virtual environment finds the
-code of the first. And two processes that compile the same kernel for other types at the same time can swap their results.
-So one process writes at a time.
+code of the first. And two processes that compile the same kernel at the same time do the work twice, and can swap their results.
+So one process at a time compiles a kernel, and others that need it wait for the code.
 
 The folder is `NUMBA_CACHE_DIR`, if set, else `wirelake/kernels` in the user's cache folder, which outlives an upgrade and works for a
 package that is installed read-only. Where neither can be written, kernels are compiled in each process.
@@ -16,7 +16,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,7 +81,7 @@ def jit(function: Callable[..., object], fingerprint: str) -> Callable[..., obje
         config.CACHE_DIR = before
     if dispatcher is not function:
         _name_by_fingerprint(dispatcher, where / fingerprint)
-        _write_alone(dispatcher, where)
+        _compile_alone(dispatcher, where / fingerprint)
     return dispatcher
 
 
@@ -96,16 +96,32 @@ def _name_by_fingerprint(dispatcher: Any, place: Path) -> None:
     cache._cache_file = index_file(cache_path=str(place), filename_base=name, source_stamp=place.name)
 
 
-def _write_alone(dispatcher: Any, where: Path) -> None:
-    """Let a dispatcher save compiled code only while it holds the lock.
+def _compile_alone(dispatcher: Any, place: Path) -> None:
+    """Let one process at a time compile a kernel: those that wait find its code.
 
-    Numba chooses the name of a file from an index that it read before: without a lock, two processes choose the same.
+    Numba also chooses the name of a file from an index that it read before: without a lock, two processes choose the same.
     """
-    cache = dispatcher._cache  # there is no public name
-    save = cache.save_overload
+    from numba.core.compiler_lock import global_compiler_lock  # noqa: PLC0415 - as in jit
+
+    cache, has_lock = dispatcher._cache, False  # there is no public name
+    compile_kernel, save = dispatcher.compile, cache.save_overload
+
+    def compile_alone(signature: object) -> object:
+        nonlocal has_lock
+        with global_compiler_lock, ExitStack() as stack:  # of this process, one thread at a time
+            if has_lock:  # a kernel that needs itself, for other types
+                return compile_kernel(signature)
+            with suppress(OSError):  # a full disk, or one that cannot be written, costs the cache, not the job
+                stack.enter_context(locked(place))
+                has_lock = True
+            try:
+                return compile_kernel(signature)
+            finally:
+                has_lock = False
 
     def save_overload(signature: object, result: object) -> None:
-        with suppress(OSError), locked(where):  # a full disk costs the cache, not the job
-            save(signature, result)
+        if has_lock:
+            with suppress(OSError):
+                save(signature, result)
 
-    cache.save_overload = save_overload
+    dispatcher.compile, cache.save_overload = compile_alone, save_overload

@@ -1,4 +1,4 @@
-"""Compiled kernels are kept between processes, never for other code, and written by one process at a time."""
+"""Compiled kernels are kept between processes, never for other code, and made by one process at a time."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ def add_one(data):
 
 
 @needs_numba
-def test_code_is_written_under_the_lock(tmp_path, monkeypatch):
+def test_one_process_at_a_time_compiles_a_kernel(tmp_path, monkeypatch):
     monkeypatch.setenv(kernel_cache.VARIABLE, str(tmp_path))
     save, was_locked = FunctionCache.save_overload, []
 
     def watched(self, signature, result):
-        with (tmp_path / "lock").open() as file:
+        with (tmp_path / "f" / "lock").open() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 was_locked.append(False)
@@ -144,6 +144,24 @@ def test_code_is_written_under_the_lock(tmp_path, monkeypatch):
     assert kernel_cache.jit(add_one, "f")(np.array([1])) == 2
     assert was_locked == [True]
     assert list((tmp_path / "f").rglob("*.nbc"))
+
+
+@needs_numba
+def test_a_process_that_waits_for_the_lock_finds_the_code(tmp_path, monkeypatch):
+    monkeypatch.setenv(kernel_cache.VARIABLE, str(tmp_path))
+    first, second = kernel_cache.jit(add_one, "f"), kernel_cache.jit(add_one, "f")
+    waits: list[bool] = []
+
+    def lock(file, how):
+        """Another process has the lock, and compiles the kernel before it lets go of it."""
+        waits.append(True)
+        if len(waits) == 1:
+            assert first(np.array([1])) == 2
+
+    monkeypatch.setattr(kernel_cache.fcntl, "flock", lock)
+    assert second(np.array([1])) == 2
+    assert len(waits) == 2
+    assert (sum(first.stats.cache_misses.values()), sum(second.stats.cache_hits.values())) == (1, 1)
 
 
 def test_a_folder_that_cannot_be_written_costs_only_the_cache(tmp_path, monkeypatch):
