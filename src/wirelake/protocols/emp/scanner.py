@@ -105,6 +105,14 @@ _REQUEST_RESPONSE: Final = ExtensionId.REQUEST_RESPONSE.value
 _DATA: Final = MessageType.DATA.value
 _ERROR: Final = MessageType.ERROR.value
 _HELLO: Final = MessageType.HELLO.value
+_PLAIN_HEAD: Final = bytes((_DATA, 0, 0, 0))
+"""What follows the size of a data message without extensions."""
+_PLAIN: Final = int.from_bytes(_PLAIN_HEAD)
+"""The same as a number."""
+_FLAG: Final = FLAG << 16
+"""The E or M bit in the four bytes that follow a size."""
+_UNUSED: Final = 0x7FFFFF
+"""The unused bits there (EMP-5)."""
 
 
 @kernel
@@ -130,11 +138,14 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
         fault, fault_at, breach, breach_at = 0, at, 0, at
         if lost:
             fault = Fault.SIZE_TOO_SMALL.value if size < HEADER else Fault.SIZE_OVER_LIMIT.value
+        elif u32(data, at + 4) == _PLAIN:  # data without extensions: by far the commonest, and nothing can be wrong with it
+            kind = _DATA
         else:
-            kind = 0 + data[at + 4]
-            if (data[at + 5] & 0x7F) | data[at + 6] | data[at + 7]:  # EMP-5
+            head = u32(data, at + 4)
+            kind = head >> 24
+            if head & _UNUSED:  # EMP-5
                 odd = ODD_BITS
-            more = data[at + 5] & FLAG != 0
+            more = head & _FLAG != 0
             if _DATA < kind < APPLICATION_FIRST:  # EMP-24
                 fault, fault_at, more = Fault.TYPE_RESERVED.value, at + 4, False
             if more and len(parts) < (used + max_blocks) * PART_COLUMNS:
@@ -145,18 +156,19 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                     fault_at = body
                     break
                 block_size = u32(data, body) + bias
-                extension = 0 + data[body + 4]
-                more = data[body + 5] & FLAG != 0
+                head = u32(data, body + 4)
+                extension = head >> 24
+                more = head & _FLAG != 0
                 part = (used + blocks) * PART_COLUMNS
                 parts[part + PART_START] = body
                 parts[part + PART_SIZE] = block_size
                 parts[part + PART_ID] = extension
                 parts[part + PART_MORE] = 1 if more else 0
                 blocks += 1
-                bits = (data[body + 5] & 0x7F) | data[body + 6] | data[body + 7]
+                bits = head & _UNUSED
                 wrong = 0
                 if extension == _REQUEST_RESPONSE:
-                    bits |= (data[body + 8] & 0x7F) | data[body + 9] | data[body + 10] | data[body + 11]
+                    bits |= u32(data, body + 8) & 0x7FFFFFFF
                     if request >= 0:  # EMP-8
                         wrong = Fault.REQUEST_BLOCK_REPEATED.value
                     else:
@@ -187,8 +199,8 @@ def scan(data: Any, start: int, stop: int, rows: Any, parts: Any, limits: Any) -
                 fault, fault_at = _body_fault(data, kind, body, end)
                 if not fault:
                     odd |= _body_oddities(data, kind, body, end)
-        if breach and not fault:
-            fault, fault_at = breach, breach_at
+            if breach and not fault:
+                fault, fault_at = breach, breach_at
         row = count * ROW_COLUMNS
         rows[row + START] = at
         rows[row + LENGTH] = end - at
@@ -287,8 +299,6 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:
     return stop
 
 
-_PLAIN_HEAD: Final = bytes((_DATA, 0, 0, 0))
-"""What follows the size of a data message without extensions."""
 _EXCHANGE: Final = HEADER + HEADER + REQUEST_CONTENT
 """Bytes before the body of a request or response without other extensions."""
 _EXCHANGE_HEADS: Final = {
@@ -320,7 +330,6 @@ def glance(data: bytes, limits: tuple[int, ...]) -> tuple[list[int], list[int]] 
 
 
 _HEAD: Final = struct.Struct(">II")
-_PLAIN: Final = int.from_bytes(_PLAIN_HEAD)
 
 
 def run(data: bytes, start: int, stop: int, limits: tuple[int, ...]) -> tuple[list[int], list[tuple[bytes, ...]]]:
