@@ -57,19 +57,16 @@ def test_data_arrives_whole_and_in_order_and_the_bye_ends_the_iteration(live_on)
     bodies = [b"", b"a", bytes(range(256)) * 5000, b"z" * 70_000]
     got = []
 
-    async def read(server):
-        await until(lambda: server.peers)
-        (peer,) = server.peers
+    async def read(peer):
         got.extend([message async for message in peer])
 
     async def main():
-        async with serve(ANY) as server, asyncio.TaskGroup() as group:
-            reading = group.create_task(read(server))
-            async with connect(server.address) as peer:
-                for body in bodies:
-                    await peer.send(body)
-                    await peer.send(body, compress=True)
-            await reading
+        async with serve(ANY) as server, asyncio.TaskGroup() as group, connect(server.address) as peer:
+            await until(lambda: server.peers)  # before it is over, which may take less time than one look
+            group.create_task(read(*server.peers))
+            for body in bodies:
+                await peer.send(body)
+                await peer.send(body, compress=True)
 
     live_on(main)
     assert got == [DataReceived(body) for body in bodies for _ in range(2)]
