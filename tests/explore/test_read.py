@@ -1,6 +1,8 @@
 """The reading engine: the same records whatever the input is, and however it is cut."""
 
+import _thread
 import asyncio
+import os
 import threading
 import time
 
@@ -10,7 +12,7 @@ from tests.lake.relink_sessions import STORY, record
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.explore.reading import inputs
-from wirelake.explore.reading.inputs import Reading
+from wirelake.explore.reading.inputs import Pipe, Reading
 from wirelake.explore.reading.records import Message, Unanswered, Unreadable, Unrecognised, Violation
 from wirelake.explore.reading.watch import Watcher
 from wirelake.protocols import kernel
@@ -285,3 +287,26 @@ def test_a_rule_breaking_peer_is_watched_over_a_real_connection():
     (broken,) = [one for one in of(Violation, told) if one.rule == "REQUEST_ID_IN_FLIGHT"]
     assert broken.clause == "EMP-18"
     assert broken.by == "client"
+
+
+def test_a_ctrl_c_just_before_a_read_that_waits_is_noticed():
+    """The signal has come, and no system call was interrupted by it: what `interrupt_main` does."""
+    reading, writing = os.pipe()
+    is_noticed = threading.Event()
+
+    def interrupt_then_close() -> None:
+        time.sleep(0.05)
+        _thread.interrupt_main()
+        is_noticed.wait(10)
+        os.close(writing)
+
+    other = threading.Thread(target=interrupt_then_close)
+    with os.fdopen(reading, "rb") as stream:
+        other.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                Pipe(stream).fill()
+            assert other.is_alive(), "noticed only at the end of the stream"
+        finally:
+            is_noticed.set()
+            other.join()

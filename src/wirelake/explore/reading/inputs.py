@@ -6,8 +6,9 @@ others in time has a chain of its own: its sessions are watched apart.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
+import select
 import stat
 import sys
 import tempfile
@@ -46,6 +47,8 @@ MAX_CHAINS: Final = 16
 """Captures that overlap in time and are watched apart; beyond this, the oldest ends."""
 POLL_SECONDS: Final = 0.1
 """Seconds between two looks at files that grow."""
+LOOK_SECONDS: Final = 0.2
+"""Seconds between two looks at whether Ctrl-C was pressed while nothing comes from a stream."""
 
 
 class Reading:
@@ -174,7 +177,7 @@ class Reading:
         while len(pipe.buffer) < HEAD_SIZE and pipe.fill():
             pass
         if compression_of(bytes(pipe.buffer[:4])):
-            yield from self._packed_pipe(pipe, stream)
+            yield from self._packed_pipe(pipe)
             return
         source = Source(label, blake2b(pipe.buffer[:FIRST_WINDOW], digest_size=8).digest(), 0)
         chain, walk = Chain(self._options, self.counter), Walk(label, pipe, window=FIRST_WINDOW, growing=True)
@@ -198,11 +201,12 @@ class Reading:
         yield from chain.feed(items_of(reader.finish(walk.at, pipe, is_last=True)))
         yield from chain.end()
 
-    def _packed_pipe(self, pipe: Pipe, stream: BinaryIO) -> Iterator[Record | None]:
+    def _packed_pipe(self, pipe: Pipe) -> Iterator[Record | None]:
         """A compressed capture from a pipe becomes a file first."""
         with tempfile.NamedTemporaryFile(prefix="wirelake-read-", suffix=".pcap") as file:
-            file.write(pipe.buffer)
-            shutil.copyfileobj(stream, file, LARGEST_WINDOW)
+            while pipe.buffer:
+                file.write(pipe.take())
+                pipe.fill()
             file.flush()
             for begins, source in self._identified([file.name]):
                 yield from self._file(begins, source, compiled=source.size >= COMPILED_FROM)
@@ -253,6 +257,10 @@ class Pipe:
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = stream
+        self._descriptor: int | None = None
+        if stream is not None:
+            with contextlib.suppress(OSError):  # it may be no file
+                self._descriptor = stream.fileno()
         self._start = 0
         self.buffer = bytearray()
 
@@ -266,6 +274,9 @@ class Pipe:
         """Wait for more bytes; False at the end."""
         if self._stream is None:
             return False
+        # A Ctrl-C that comes just before a read that waits would not be noticed until the read ends.
+        while self._descriptor is not None and not select.select([self._descriptor], [], [], LOOK_SECONDS)[0]:
+            pass
         read = getattr(self._stream, "read1", self._stream.read)
         data = read(LARGEST_WINDOW)
         self.buffer += data
@@ -274,6 +285,13 @@ class Pipe:
     def add(self, data: bytes) -> None:
         """Add bytes."""
         self.buffer += data
+
+    def take(self) -> bytes:
+        """All bytes that are there."""
+        data = bytes(self.buffer)
+        self._start += len(data)
+        self.buffer.clear()
+        return data
 
     def is_end(self, at: int) -> bool:
         """See `Bytes.is_end`: so far."""
