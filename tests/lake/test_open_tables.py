@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import RemoveAction
 
 from wirelake.errors import LakeError
 from wirelake.lake.store import delta, open_tables
@@ -91,3 +92,56 @@ def test_a_commit_that_fails_leaves_the_table_as_it_is(tmp_path):
         )
     assert delta.batch(tmp_path, TABLE) == 2
     assert names(tmp_path) == ["part-1", "part-2"]
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    """Call with a function that is run between the opening of a table and its first commits."""
+    commit, left = open_tables.commit, []
+
+    def commit_later(*arguments):
+        if left:
+            left.pop(0)()
+        commit(*arguments)
+
+    monkeypatch.setattr(open_tables, "commit", commit_later)
+    return lambda *calls: left.extend(calls)
+
+
+def merged_into(lake, name):
+    """Merge all files into one of this name, as compaction of another thread does."""
+
+    def merge():
+        table = DeltaTable(delta.folder(lake, TABLE))
+        paths = table.get_add_actions(flatten=True)["path"].to_pylist()
+        actions = [RemoveAction(path, True, 0, 1, {}) for path in paths] + [File(name, 1, 1).added(0)]
+        table.create_write_transaction(actions, "append", delta.delta_schema(TABLE))
+
+    return merge
+
+
+def test_a_batch_is_appended_while_compaction_merges_files(tmp_path, beside):
+    delta.create(tmp_path, TABLE)
+    delta.append(tmp_path, TABLE, [File("part-1", 1, 1)], 1)
+    beside(merged_into(tmp_path, "merged-1"), merged_into(tmp_path, "merged-2"))
+    assert delta.append(tmp_path, TABLE, [File("part-2", 1, 1)], 2)
+    assert names(tmp_path) == ["merged-2", "part-2"]
+    assert delta.batch(tmp_path, TABLE) == 2
+
+
+def test_rows_are_removed_only_if_nothing_was_merged_meanwhile(tmp_path, beside):
+    delta.create(tmp_path, TABLE)
+    delta.append(tmp_path, TABLE, [File("part-1", 1, 1)], 1)
+    beside(merged_into(tmp_path, "merged"))
+    with pytest.raises(LakeError, match="concurrent transaction"):
+        delta.append(tmp_path, TABLE, [File("part-2", 1, 1)], 2, removed=delta.entries(tmp_path, TABLE))
+    assert names(tmp_path) == ["merged"]
+
+
+def test_an_append_is_not_tried_for_ever(tmp_path, beside):
+    delta.create(tmp_path, TABLE)
+    delta.append(tmp_path, TABLE, [File("part-1", 1, 1)], 1)
+    beside(*(merged_into(tmp_path, f"merged-{number:02}") for number in range(delta.APPENDS)))
+    with pytest.raises(LakeError, match="concurrent transaction"):
+        delta.append(tmp_path, TABLE, [File("part-2", 1, 1)], 2)
+    assert names(tmp_path) == [f"merged-{delta.APPENDS - 1:02}"]

@@ -72,6 +72,8 @@ _REVISIONS: Final = "wirelake.revisions"
 
 A batch may be refreshed more than once.
 """
+APPENDS: Final = 20
+"""How often a batch is tried to be committed while others commit to the same table."""
 _BATCH: Final = re.compile(r"^part-(\d{8})-(?:(\d{8})-)?")
 """Names of files of append-only tables begin with their batch, or with the first and last of several."""
 
@@ -226,11 +228,19 @@ def append(lake: Path, table: Table, added: Sequence[File], number: int, removed
 
     Idempotent: returns False if that batch is there already.
     """
-    opened = _ready(lake, table)
-    newest = opened.number(_APP)
-    if newest is not None and newest >= number:
-        return False
-    _commit(lake, table, opened, removed, added, [Transaction(_APP, number)])
+    for attempt in range(1, APPENDS + 1):
+        opened = _ready(lake, table)
+        newest = opened.number(_APP)
+        if newest is not None and newest >= number:
+            return False
+        try:
+            _commit(lake, table, opened, removed, added, [Transaction(_APP, number)])
+        except LakeError as error:
+            # Compaction beside this may have merged the files to remove: then removing them must not be tried again.
+            if not isinstance(error.__cause__, CommitFailedError) or removed or attempt == APPENDS:
+                raise
+        else:
+            break
     return True
 
 
