@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from wirelake.capture.blocks import block
 from wirelake.capture.blocks.block import Block, Source, Span
+from wirelake.capture.blocks.packed_integers import pack_integers, unpack_integers
 from wirelake.capture.blocks.packet_batch import PACKET_BATCH_COLUMNS, PacketBatch
 from wirelake.capture.blocks.read_split import Partitioned
 
@@ -46,7 +47,7 @@ def to_batches(items: Iterable[PacketBatch | Partitioned | Block], buckets: int 
             values: list[Any] = [item.source.path, item.source.id, item.source.size, False, b"", b"", b"", _encoder.encode(item.spans)]
             columns = [pa.array([value], field.type) for value, field in _with_types(values)]
             columns[_DATA] = _one_value(item.data)
-            columns[_SEGMENTS] = _one_value(np.ascontiguousarray(item.packets, np.int64).data.cast("B"))
+            columns[_SEGMENTS] = _one_value(pack_integers(item.packets))
             yield _batch([item.bucket, item.rank, item.place, True], columns)
         elif isinstance(item, Partitioned):
             yield _batch([item.bucket, item.rank, item.place, False], block.to_batch(item.block).columns)
@@ -78,7 +79,7 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[PacketBatch | Block]:
             yield from block.from_batch(inner)
             continue
         source = Source(*(inner.column(name)[0].as_py() for name in names[:3]))
-        packets = np.frombuffer(inner.column("segments")[0].as_buffer(), np.int64).reshape(-1, PACKET_BATCH_COLUMNS)
+        packets = unpack_integers(inner.column("segments")[0].as_buffer(), PACKET_BATCH_COLUMNS)
         data = memoryview(inner.column("data")[0].as_buffer())
         rank, place, bucket = (single.column(name)[0].as_py() for name in ("rank", "place", "bucket"))
         yield PacketBatch(source, rank, place, bucket, data, packets, _decoder.decode(inner.column("notes")[0].as_py()))
