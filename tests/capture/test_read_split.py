@@ -36,7 +36,7 @@ from wirelake.capture.blocks.transfer import from_batch, to_batches
 from wirelake.capture.files.identity import identify
 from wirelake.capture.files.split import ByteRange, Split, guess, reconcile
 from wirelake.capture.record.exported_pdu import Tags, build
-from wirelake.protocols.kernel import compiled
+from wirelake.protocols.kernel import compiled, use_compiled, use_plain
 
 TS = 1_700_000_000_000_000
 
@@ -292,7 +292,9 @@ def test_protocols_are_known_by_their_bytes_across_splits(tmp_path):
         assert texts == {0: b"banner", 1: b"EMPrest"}
 
 
-def test_both_directions_go_to_the_same_bucket_and_connections_are_dealt_evenly():
+@pytest.mark.parametrize("form", [use_plain, use_compiled])
+def test_both_directions_go_to_the_same_bucket_and_connections_are_dealt_evenly(form):
+    form()
     packets = np.zeros((400, 13), np.int64)
     data = b"".join(bytes([10, 0, n % 5, n % 7]) + bytes([10, 1, n % 3, n % 11]) for n in range(200))
     for n in range(200):
@@ -305,8 +307,10 @@ def test_both_directions_go_to_the_same_bucket_and_connections_are_dealt_evenly(
         assert np.bincount(numbers[::2], minlength=buckets).min() > 200 // buckets // 4
 
 
-def test_buckets_are_the_same_in_every_version():
+@pytest.mark.parametrize("form", [use_plain, use_compiled])
+def test_buckets_are_the_same_in_every_version(form):
     """The decoder's state of a connection is kept by bucket: with other numbers, a later batch would not find it."""
+    form()
     ends = [
         (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), 50_000, 5040, 6),
         (bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]), 50_000, 5040, 17),

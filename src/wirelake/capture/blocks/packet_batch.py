@@ -8,7 +8,7 @@ the first has ports. `assemble.py` reads the batches.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -39,9 +39,15 @@ from wirelake.capture.packets.dissect import (
 from wirelake.capture.packets.ip_fragments import Fragments
 from wirelake.protocols.kernel import active, array, copy, kernel
 
-__all__ = ["PACKET_BATCH_COLUMNS", "PAYLOAD_AT", "RECORD_AT", "TS_AT", "Packer", "PacketBatch", "pack", "route"]
+__all__ = ["PACKET_BATCH_COLUMNS", "PAYLOAD_AT", "RECORD_AT", "TS_AT", "Packer", "PacketBatch", "pack", "route", "route_rows"]
 
 Array = np.ndarray[Any, Any]
+
+_PRIME: Final = 0x01000193
+_FACTOR: Final = 0x2C1B3C6D
+_WORD: Final = 0xFFFFFFFF
+_POSITIVE: Final = 0x7FFFFFFF
+"""Of the hash that chooses buckets. A stored state belongs to its bucket: with another hash, lakes could not go on."""
 
 
 class PacketBatch(msgspec.Struct):
@@ -60,28 +66,46 @@ class PacketBatch(msgspec.Struct):
     """Its span, last, and those before it that may hold IP fragments of its datagrams."""
 
 
-def _ends(data: Array, starts: Array, width: int, ports: Array) -> Array:
-    """Hash endpoints of connections."""
-    mixed: Array = ports + width
-    for index in range(width):
-        mixed = ((mixed ^ data[starts + index]) * 0x01000193) & 0xFFFFFFFF
-    mixed ^= mixed >> 15
-    return (mixed * 0x2C1B3C6D) & 0xFFFFFFFF
-
-
 def route(data: bytes | memoryview, packets: Array, buckets: int) -> Array:
     """Return the bucket of each packet: the same for both directions of a connection."""
     numbers = np.zeros(len(packets), np.int64)
     if buckets == 1:
         return numbers
-    octets = np.frombuffer(data, np.uint8)
+    octets, find_buckets = np.frombuffer(data, np.uint8), active(route_rows)
+    if find_buckets is route_rows:
+        find_buckets = _route_plain
+    find_buckets(octets, packets, buckets, numbers)
+    return numbers
+
+
+@kernel
+def route_rows(data: Any, packets: Any, buckets: int, numbers: Any) -> None:
+    """Write the bucket of each packet: hashes of both ends, added up."""
+    for row in range(packets.shape[0]):
+        width = packets[row, WIDTH]
+        total = packets[row, TRANSPORT]
+        for start, port in ((SOURCE, SOURCE_PORT), (DESTINATION, DESTINATION_PORT)):
+            mixed = packets[row, port] + width
+            for index in range(packets[row, start], packets[row, start] + width):
+                mixed = ((mixed ^ int(data[index])) * _PRIME) & _WORD
+            mixed ^= mixed >> 15
+            total += (mixed * _FACTOR) & _WORD
+        numbers[row] = ((total ^ (total >> 13)) & _POSITIVE) % buckets
+
+
+def _route_plain(data: Array, packets: Array, buckets: int, numbers: Array) -> None:
+    """As `route_rows`, without a kernel."""
     for width in np.unique(packets[:, WIDTH]).tolist():
         mine = np.flatnonzero(packets[:, WIDTH] == width)
         some = packets[mine]
-        mixed = _ends(octets, some[:, SOURCE], width, some[:, SOURCE_PORT])
-        mixed = mixed + _ends(octets, some[:, DESTINATION], width, some[:, DESTINATION_PORT]) + some[:, TRANSPORT]
-        numbers[mine] = ((mixed ^ (mixed >> 13)) & 0x7FFFFFFF) % buckets
-    return numbers
+        total = some[:, TRANSPORT]
+        for start, port in ((SOURCE, SOURCE_PORT), (DESTINATION, DESTINATION_PORT)):
+            mixed = some[:, port] + width
+            for index in range(width):
+                mixed = ((mixed ^ data[some[:, start] + index]) * _PRIME) & _WORD
+            mixed ^= mixed >> 15
+            total = total + ((mixed * _FACTOR) & _WORD)
+        numbers[mine] = ((total ^ (total >> 13)) & _POSITIVE) % buckets
 
 
 @kernel
