@@ -19,7 +19,6 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from wirelake import protocols
-from wirelake.capture.files.split import Guess
 from wirelake.errors import ErrorCode, LakeError
 from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.decoder import DecodeOptions
@@ -305,11 +304,7 @@ def _run(
     """Run one batch with Spark; return its number, new rows by table, and failed files with reasons."""
     batch, options, ports = _next(lake), decoding.options, decoding.ports
     context = None if is_connect(spark) else spark.sparkContext
-
-    def guesses(cuts: list[sources_plan.Cut]) -> list[Guess]:
-        if context is None:  # a Connect client cannot start tasks of its own: it walks the ranges itself
-            return list(map(sources_plan.guess_here, cuts))
-        return context.parallelize(cuts, len(cuts)).map(sources_plan.guess_here).collect()
+    guesses = partial(sources_plan.guess_in_tasks, spark, plain=plain)
 
     def attempt(name: str, quarantined: dict[bytes, str], *, shuffle_all: bool) -> None:
         _begin(lake, batch, todo, name)

@@ -32,6 +32,7 @@ from wirelake.lake.decode.pipeline import decode
 from wirelake.lake.decode.state import DecoderState
 from wirelake.lake.jobs.task_files import TaskFiles
 from wirelake.lake.session.errors import coded
+from wirelake.lake.session.memory import freeze_before_task
 from wirelake.lake.sources import failures
 from wirelake.lake.store import journal, state_file
 from wirelake.lake.store.commit import publish, recover
@@ -101,6 +102,7 @@ class _Task:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """In a task: decode all batches of a bucket, and yield one row with a `BucketResult`."""
+        freeze_before_task()
         first = next(batches, None)
         if first is None:
             return

@@ -31,6 +31,7 @@ from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.decode.pipeline import decode
 from wirelake.lake.jobs.task_files import TaskFiles
 from wirelake.lake.session.errors import coded
+from wirelake.lake.session.memory import freeze_before_task
 from wirelake.lake.sources import failures
 from wirelake.lake.sources.blocks import NULLABLE, BlockReader, TaskGroup, group_tasks
 from wirelake.lake.sources.plan import Plan
@@ -155,6 +156,7 @@ class _Decode:
         self._writer, self._is_small = writer, is_small
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_before_task()
         use_plain(self._is_small)
         first = next(batches, None)
         if first is not None:
@@ -168,6 +170,7 @@ class _Read:
         self._reader, self._groups = reader, groups
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_before_task()
         for batch in batches:
             for number in batch.column("id").to_pylist():
                 yield from self._reader.read(self._groups[number])

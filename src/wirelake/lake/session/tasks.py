@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from wirelake.lake.session.errors import coded
-from wirelake.lake.session.memory import give_back_memory
+from wirelake.lake.session.memory import freeze_before_task, give_back_memory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["at_most", "run_tasks"]
 
@@ -31,6 +33,7 @@ class _Task:
         self._work = work
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        freeze_before_task()
         give_back_memory()  # of tasks that decoded
         with coded():
             for batch in batches:

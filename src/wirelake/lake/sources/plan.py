@@ -12,7 +12,8 @@ driver retries the batch with a shuffle of everything. Nothing was committed unt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -29,9 +30,13 @@ from wirelake.capture.files.split import ByteRange, Guess, Split, divide, guess,
 from wirelake.capture.record.exported_pdu import LINK_EXPORTED
 from wirelake.lake.decode.scan import is_self_contained
 from wirelake.lake.session.errors import coded
-from wirelake.protocols.kernel import use_compiled
+from wirelake.lake.session.tasks import run_tasks
+from wirelake.protocols.kernel import use_compiled, use_plain
 
-__all__ = ["SPLIT_BYTES", "Beginning", "Cut", "Plan", "beginning", "guess_here", "needs_shuffle", "plan"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SPLIT_BYTES", "Beginning", "Cut", "Plan", "beginning", "guess_here", "guess_in_tasks", "needs_shuffle", "plan"]
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 """Files of at least twice this size are divided into byte ranges of about this size."""
@@ -120,6 +125,29 @@ def guess_here(cut: Cut) -> Guess:
     use_compiled()
     with coded():
         return guess(cut.source, cut.byte_range)
+
+
+def guess_in_tasks(spark: SparkSession, cuts: list[Cut], *, plain: bool) -> list[Guess]:
+    """Walk each byte range in a Spark task. With `plain`, tasks use no Numba."""
+    results = (msgspec.msgpack.decode(result, type=_Guessed) for result in run_tasks(spark, partial(_walk, cuts, plain), len(cuts)))
+    return [each.guess for each in sorted(results, key=lambda each: each.number)]
+
+
+class _Guessed(msgspec.Struct):
+    """What one task returns."""
+
+    number: int
+    guess: Guess
+
+
+def _walk(cuts: list[Cut], plain: bool, number: int) -> bytes:
+    """In a task: walk one of the byte ranges."""
+    if plain:
+        use_plain()
+    else:
+        use_compiled()
+    cut = cuts[number]
+    return msgspec.msgpack.encode(_Guessed(number, guess(cut.source, cut.byte_range)))
 
 
 def plan(

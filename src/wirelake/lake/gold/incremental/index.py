@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from wirelake.lake.decode.index_rows import INPUTS
 from wirelake.lake.session.errors import coded, translated
+from wirelake.lake.session.memory import freeze_before_task
 from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.index_files import index_of_files
@@ -73,6 +74,7 @@ def _fill(spark: SparkSession, lake: Path, known: int, newest: int) -> None:
     if groups:
 
         def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            freeze_before_task()
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     with coded():
