@@ -137,7 +137,12 @@ def spark() -> str:
         f"That is up to {session_settings.SHORT_SESSION_BYTES // 2**20} MiB of captures and messages in the lake.",
         "The JVM then starts faster and reaches a lower peak speed. The same setting given with `--conf` takes precedence:\n",
     ]
-    parts += [f"`{name}={value}`" for name, value in session_settings.SHORT_SESSION.items()]
+    parts += [f"`{name}={value}`\n" for name, value in session_settings.SHORT_SESSION.items()]
+    parts += [
+        "`wirelake ingest` of more uses another collector (`LONG_INGEST`): blocks of some MiB keep the default one busy. The JVM starts",
+        "0.3 s later then. `--conf` takes precedence here, too:\n",
+    ]
+    parts += [f"`{name}={value}`" for name, value in session_settings.LONG_INGEST.items()]
     return "\n".join(parts) + "\n"
 
 

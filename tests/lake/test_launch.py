@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from wirelake.lake.session import java, launch
-from wirelake.lake.session.settings import SHORT_SESSION
+from wirelake.lake.session.settings import LONG_INGEST, SHORT_SESSION
 
 MAIN = "org.apache.spark.launcher.Main"
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
@@ -69,6 +69,7 @@ def test_other_settings_of_the_driver_have_another_command(tmp_path, spark_home,
     same = {launch.find(launcher, spark_home, {"spark.local.dir": folder}, tmp_path).path for folder in ("a", "b")}
     assert len(same) == 1
     assert launch.find(launcher, spark_home, SHORT_SESSION, tmp_path) is not None
+    assert launch.find(launcher, spark_home, LONG_INGEST, tmp_path) is not None
 
 
 def test_what_a_user_chose_is_not_stored(tmp_path, spark_home, launcher, monkeypatch):

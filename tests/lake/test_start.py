@@ -234,8 +234,8 @@ def test_a_session_with_little_to_read_starts_with_the_short_session_flags(spark
     assert chosen(small) == session_settings.SHORT_SESSION
     monkeypatch.setattr(session_settings, "SHORT_SESSION_BYTES", small.stat().st_size)
     assert chosen(small) == session_settings.SHORT_SESSION
-    assert chosen(small, small) == {}, "much to read"
-    assert chosen("memory://elsewhere.pcapng") == {}, "of unknown size"
-    assert chosen(tmp_path / "gone.pcapng") == {}
+    assert chosen(small, small) == session_settings.LONG_INGEST, "much to read"
+    assert chosen("memory://elsewhere.pcapng") == session_settings.LONG_INGEST, "of unknown size"
+    assert chosen(tmp_path / "gone.pcapng") == session_settings.LONG_INGEST
     ingest(spark, lake, [small])
-    assert chosen(small) == {}, "the lake's messages may be read again"
+    assert chosen(small) == session_settings.LONG_INGEST, "the lake's messages may be read again"

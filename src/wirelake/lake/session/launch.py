@@ -18,7 +18,7 @@ import msgspec
 
 from wirelake.cache_folder import cache_folder
 from wirelake.lake.session.java import Java
-from wirelake.lake.session.settings import SHORT_SESSION
+from wirelake.lake.session.settings import LONG_INGEST, SHORT_SESSION
 
 __all__ = ["SWITCH", "Launch", "find"]
 
@@ -77,7 +77,7 @@ def find(java: Java, spark_home: Path, settings: Mapping[str, str], scratch: Pat
         return None
     if (spark_home / "conf" / "spark-env.sh").exists():  # Spark's scripts run it
         return None
-    if any(settings.get(name, "") not in ("", SHORT_SESSION.get(name)) for name in _OF_USERS):
+    if any(settings.get(name, "") not in ("", SHORT_SESSION.get(name), LONG_INGEST.get(name)) for name in _OF_USERS):
         return None
     folder = cache_folder("launch")
     if folder is None:
