@@ -1,6 +1,6 @@
 """Goals of packets: what `packets.py` measures, as figures of the one table.
 
-`packets.py` runs in a process of its own; this script reads its JSON. With `--quick` captures are ten times smaller, and what takes
+`packets.py` runs in a process of its own; this script reads its JSON. With `--quick` most captures are ten times smaller, and what takes
 processes of its own is left out: memory of a large capture, two cores against one, and what a packet more costs with Spark.
 """
 

@@ -54,7 +54,7 @@ COLD_SECONDS = 20.0
 LONG_PACKETS = 283_000
 SHORT_FLOWS = 100_000
 SHARE = 10
-"""The captures of `--quick` are so many times smaller."""
+"""The captures of `--quick` are so many times smaller, but that of long flows: it is small."""
 RIVAL_PACKETS = 60_000
 """Packets of each file that the rivals read."""
 PCAPTOPARQUET = Path(sys.executable).with_name("pcaptoparquet")
@@ -344,7 +344,7 @@ def run(
         for name in shapes:
             steps, is_long = (long_steps(), True) if name == "long" else (short_steps(), False)
             connections = 1 + max(step.connection for step in steps)
-            rounds = (LONG_PACKETS // len(steps) if is_long else SHORT_FLOWS // connections) // share
+            rounds = LONG_PACKETS // len(steps) if is_long else SHORT_FLOWS // connections // share
             path, small = folder / f"{name}.pcap", folder / f"{name}-small.pcap"
             packets = capture(path, steps, rounds, seed, is_long=is_long)
             ingest_once(small, steps, is_long, folder)
@@ -398,7 +398,7 @@ def _goals(name: str, total: float, others: dict[str, float]) -> list[dict[str, 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--quick", action="store_true", help=f"captures {SHARE} times smaller")
+    options.add_argument("--quick", action="store_true", help=f"captures {SHARE} times smaller, but that of long flows")
     options.add_argument("--seed", type=int, default=SEED)
     options.add_argument("--times", type=int, default=3)
     options.add_argument("--shape", choices=("long", "short"), action="append")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from importlib.util import find_spec
+from pathlib import Path
 
 from figures import Figure, main
 from processes import Meter
@@ -51,9 +52,14 @@ def spark_seconds(**variables: str) -> float:
 def wait_for_other_sessions() -> None:
     """Wait while the JVM of another benchmark writes the cache: it does so after its session, and no other session makes it meanwhile."""
     from wirelake.cache_folder import cache_folder
+    from wirelake.lake.session.aot_cache import MAKING_SECONDS
+
+    def is_made(claim: Path) -> bool:
+        is_fresh = time.time() - claim.stat().st_mtime < MAKING_SECONDS  # else its session was killed
+        return is_fresh and not claim.with_suffix(".aot").exists()
 
     folder, until = cache_folder("aot"), time.monotonic() + WAIT_SECONDS
-    while folder is not None and time.monotonic() < until and any(not one.with_suffix(".aot").exists() for one in folder.glob("*.making")):
+    while folder is not None and time.monotonic() < until and any(map(is_made, folder.glob("*.making"))):
         time.sleep(1)
 
 
