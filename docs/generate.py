@@ -125,7 +125,7 @@ def spark() -> str:
         "## Beside the settings\n",
         "On this machine, Python workers import PySpark as it is installed. Spark's default is an archive, which each of the dozen",
         "processes of an ingest would compile again. `SPARK_HOME` and `spark.pyspark.python` are used if they are set.\n",
-        "MLlib is there, but its functions `vector_to_array` and `array_to_vector` (`pyspark.ml.functions`) are not: registering them is a",
+        "MLlib is there, but its functions `vector_to_array` and `array_to_vector` (`pyspark.ml.functions`) are not. Registering them is a",
         "third of the work of starting a session. To have them:\n",
         f"`spark.sql.extensions={session_home.EXTENSION}`\n",
         "Shuffle files and logs of Spark are in a folder `wirelake-spark-…` in the system's folder for temporary files (`TMPDIR`). It is",
@@ -165,8 +165,8 @@ def page(protocol: str) -> str:
     answers = any(fault.answer != "nothing" for fault in known)
     parts.append("## Faults\n")
     parts.append(
-        "Origin of a rule: the `text` of the specification, or only this side, by a `ruling`, a `limit` or its `local` state.\n"
-        "Only the text can be violated: all else has severity `info` in the lake, even where a live peer ends the session on it.\n"
+        "The origin of a rule is the `text` of the specification, or this side. Then it is a `ruling`, a `limit` or `local` state.\n"
+        "Only the text can be violated. All else has severity `info` in the lake, even where a live peer ends the session on it.\n"
         "The last column names the table in which the lake reports it, or why the recorded history cannot show it.\n"
     )
     parts += [f"- `{Origin[name]}`: {said}" for name, said in _attribute_docs(Origin).items()] + [""]

@@ -26,8 +26,8 @@ SOURCES = {
 """Module of a data source -> what its rows are."""
 OPTIONS = {
     "protocol": "only messages of this protocol, such as `emp`",
-    "ports": 'port and protocol as JSON: `{"6000": "emp"}`; added to the default ports',
-    "table": "required: the name of the table, such as `emp` or `quarantine`",
+    "ports": 'port and protocol as JSON, such as `{"6000": "emp"}`. They are added to the default ports',
+    "table": "the name of a table, such as `emp`; required",
 }
 """Option of a data source -> its meaning."""
 ALSO = {

@@ -22,10 +22,10 @@ INDEX = """\
 
 <!-- Made by docs/generate.py: change docs/rule_pages.py, then run `make docs`. -->
 
-Every violation, error and note of Wirelake names a clause, such as `RELINK-22`. The pages below explain each one: the rule, the reason for
-it, how binding it is, and where it comes from. Beside it stand the faults that cite it, what a live peer does, and how the lake reports it.
+Every violation, error and note of Wirelake names a clause, such as `RELINK-22`. The pages below explain each clause: its rule, its reason,
+how binding it is, and its source. A table beside it lists the faults that cite it. For each, it has the reaction of a live peer and of the lake.
 
-Below it are the tests that name it, or one of its faults. A test that names a rule need not prove all of it, and a test may prove a rule
+Below it are the tests that name it, or one of its faults. A test that names a rule need not prove all of it. A test may also prove a rule
 without its name.
 
 In a terminal, `wirelake explain` prints the same:
