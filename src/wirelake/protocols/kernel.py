@@ -425,7 +425,7 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
                     continue
                 if at < stop:
                     return count, used, segment, at
-            elif need == NO_ROOM:
+            elif need == NO_ROOM and at < stop:  # else a part of a handshake that ends with its segment
                 return count, used, segment, at
             ends[segment] = at
             segment += 1

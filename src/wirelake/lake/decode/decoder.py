@@ -39,8 +39,8 @@ from wirelake.lake.decode.options import DecodeOptions
 from wirelake.lake.decode.places import first_places
 from wirelake.lake.decode.runs import Runs
 from wirelake.lake.decode.scan import Scanner
-from wirelake.lake.decode.state import DecoderState, Reason, Speaker
-from wirelake.lake.decode.streams import GAP, ScanInput, StreamReader, segments_of
+from wirelake.lake.decode.state import DecoderState, Reason, Segment, Speaker
+from wirelake.lake.decode.streams import GAP, ScanInput, StreamReader, joined, segments_of
 from wirelake.lake.decode.unrecognised import UnrecognisedTraffic
 from wirelake.lake.decode.websocket import Unwrapped, Unwrapper
 from wirelake.lake.decode.xmpp import Stanzas, Taken
@@ -262,12 +262,14 @@ class Decoder:
             self._walk(scanner, taken.scan_input, xmpp.scan_limits(scanner.limits))
 
     def _open(self, scanner: Scanner, opened: list[Opened]) -> None:
-        """Read connections whose handshake is over."""
+        """Read connections whose handshake is over: first its parts, those with the same scan limits together."""
+        alike: dict[ScanLimits, list[Segment]] = {}
         for connection in opened:
             for scan_limits, part in connection.parts:
-                segment = np.array([[0, len(part.data), 0, part.to_server]], np.int64)
-                self._walk(scanner, ScanInput(np.ascontiguousarray(part.data), segment, part.origins, [part.flow]), scan_limits)
-            self._stream_reader(scanner).feed(connection.rest)
+                alike.setdefault(scan_limits, []).append(part)
+        for scan_limits, parts in alike.items():
+            self._walk(scanner, joined(parts), scan_limits)
+        self._stream_reader(scanner).feed(segment for connection in opened for segment in connection.rest)
 
     def _walk(self, scanner: Scanner, scan_input: ScanInput, scan_limits: ScanLimits) -> None:
         """Read runs that hold whole messages; an unfinished one at the end of a run goes to quarantine."""
@@ -325,8 +327,11 @@ class Decoder:
     ) -> None:
         """Messages of one batch to their two tables."""
         protocol = scanner.protocol.name
-        agreed = self.decoder_state.handshakes if scanner.protocol.handshake is not None else {}
-        links = [agreed[flow.session_id].session if flow.session_id in agreed else None for flow in scan_input.flows] if agreed else []
+        links: list[bytes | None] = []
+        if scanner.protocol.handshake is not None:
+            flows, agreed = scan_input.flows, self.decoder_state.handshakes
+            connections = flows.names() if isinstance(flows, Flows) else [flow.session_id for flow in flows]
+            links = [agreed[name].session if name in agreed else None for name in connections]
         leading = rows.leading(self._where, extent, scan_input.flows, segments, links, made.sessions)
         signatures = scanner.protocol.signatures
         if signatures is not None and isinstance(self._keys, signatures.keys):

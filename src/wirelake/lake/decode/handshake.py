@@ -11,16 +11,18 @@ from collections.abc import Iterator
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from wirelake.lake.decode.scan import Scanner
 from wirelake.lake.decode.state import DecoderState, Segment
-from wirelake.lake.decode.streams import clip
+from wirelake.lake.decode.streams import clip, joined
 from wirelake.protocols.kernel import Octets, ScanLimits
 from wirelake.protocols.protocol import HandshakeReader, Limits
 from wirelake.protocols.speaker import Speaker
 
 __all__ = ["Opened", "PendingHandshakes", "speaker"]
+
+Part = tuple[ScanLimits, int, int]
+"""A part of the handshake: the limits it is scanned with, where it starts and stops in the bytes of its side."""
 
 LONGEST: Final = 4096
 """Bytes of one side in which its part of the handshake is looked for."""
@@ -44,7 +46,9 @@ class _Progress:
     def __init__(self, scanner: Scanner) -> None:
         self.scan_input = 0
         """Segments that were taken."""
-        self._handshake = _reader(scanner)
+        self.handshake = _reader(scanner)
+        self.parts: tuple[list[Part], list[Part]] = ([], [])
+        """The parts that each side has sent, by direction."""
         self._pending = [(to_server, speaker(to_server)) for to_server in (1, 0)]
         """Sides that may still send their part, the client first."""
         self._sizes = [0, 0]
@@ -68,10 +72,21 @@ class _Progress:
                 del self._pending[0]
         return not self._pending
 
+    def finish(self) -> None:
+        """Follow both sides as far as they go: nothing more of the handshake will come."""
+        while self._pending:
+            self._is_done(*self._pending.pop(0))
+
+    def followed(self, side: int) -> int:
+        """How many bytes of a side are parts of the handshake."""
+        return self.parts[side][-1][2] if self.parts[side] else 0
+
     def _is_done(self, side: int, speaker: Speaker) -> bool:
-        followed = max((stop for _, _, stop in _parts(self._handshake, speaker, self._heads[side])), default=0)
+        begin, followed = self.followed(side), 0
+        for scan_limits, start, followed in _parts(self.handshake, speaker, self._heads[side]):
+            self.parts[side].append((scan_limits, begin + start, begin + followed))
         del self._heads[side][:followed]
-        return self._has_gap[side] or self._handshake.is_over(speaker)
+        return self._has_gap[side] or self.handshake.is_over(speaker)
 
 
 class PendingHandshakes:
@@ -108,15 +123,15 @@ class PendingHandshakes:
     def release(self, scanner: Scanner, connection: bytes) -> Opened:
         """Read a connection as far as it goes, whether or not its handshake is over."""
         waiting = self._decoder_state.pending.pop(connection)
-        self._progress.pop(connection, None)
-        handshake = self._decoder_state.handshakes[connection] = _reader(scanner)
+        progress = self._followed(scanner, connection, waiting)
+        progress.finish()
+        self._decoder_state.handshakes[connection] = progress.handshake
+        del self._progress[connection]
         parts: list[tuple[ScanLimits, Segment]] = []
-        read = {}
         for to_server in (1, 0):
             mine = [one for one in waiting if one.to_server == to_server]
-            gap = next((number for number, one in enumerate(mine) if one.missing), len(mine))
-            own_parts, read[to_server] = _follow(handshake, speaker(to_server), mine[:gap])
-            parts += own_parts
+            parts += [(scan_limits, _cut(mine, start, stop)) for scan_limits, start, stop in progress.parts[to_server]]
+        read = {to_server: progress.followed(to_server) for to_server in (0, 1)}
         return Opened(parts, [left for one in waiting if (left := _without(one, read))])
 
 
@@ -131,24 +146,20 @@ def _reader(scanner: Scanner) -> HandshakeReader[Limits]:
     return handshake.start(scanner.limits)
 
 
-def _follow(handshake: HandshakeReader[Limits], speaker: Speaker, mine: list[Segment]) -> tuple[list[tuple[ScanLimits, Segment]], int]:
-    """The parts of the handshake that one side has sent, and how many bytes they are."""
-    if not mine:
-        return [], 0
-    data = np.concatenate([one.data for one in mine])[:LONGEST]
-    places, begin = [], 0
+def _cut(mine: list[Segment], start: int, stop: int) -> Segment:
+    """A range of the bytes that one side has sent."""
+    at = 0
     for one in mine:
-        places.append(one.origins + np.array([begin, 0, 0]))
-        begin += len(one.data)
-    origins = np.concatenate(places)
-    parts, at = [], 0
-    for scan_limits, start, at in _parts(handshake, speaker, data):
-        parts.append((scan_limits, Segment(mine[0].flow, mine[0].to_server, 0, data[start:at], clip(origins, start, at))))
-    return parts, at
+        end = at + len(one.data)
+        if at <= start and stop <= end:
+            return Segment(one.flow, one.to_server, 0, one.data[start - at : stop - at], clip(one.origins, start - at, stop - at))
+        at = end
+    whole = joined(mine)  # it begins in one segment, and ends in another
+    return Segment(mine[0].flow, mine[0].to_server, 0, whole.data[start:stop], clip(whole.origins, start, stop))
 
 
-def _parts(handshake: HandshakeReader[Limits], speaker: Speaker, data: Octets) -> Iterator[tuple[ScanLimits, int, int]]:
-    """Follow the first bytes of one side: scan limits, start and stop of each part of the handshake that is all there."""
+def _parts(handshake: HandshakeReader[Limits], speaker: Speaker, data: Octets) -> Iterator[Part]:
+    """Follow the next bytes of one side, and yield each part of the handshake that is all there."""
     at = 0
     while at < len(data) and not handshake.is_over(speaker):
         before = handshake.limits(speaker)

@@ -21,7 +21,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wirelake.capture.blocks.block import ORIGIN_COLUMNS, ORIGIN_OFFSET, ORIGIN_START, SEGMENT_MISSING, Flow
+from wirelake.capture.blocks.block import (
+    ORIGIN_COLUMNS,
+    ORIGIN_OFFSET,
+    ORIGIN_START,
+    SEGMENT_MISSING,
+    SEGMENT_START,
+    SEGMENT_STOP,
+    Flow,
+)
 from wirelake.capture.packets.tcp_stream import UNKNOWN
 from wirelake.lake.decode.runs import Runs
 from wirelake.lake.decode.scan import Scanner
@@ -42,6 +50,7 @@ __all__ = [
     "ScanInput",
     "StreamReader",
     "clip",
+    "joined",
     "segments_of",
 ]
 
@@ -97,10 +106,27 @@ ScanLimitsOf = Callable[[Speaker], ScanLimits | None]
 
 def segments_of(data: ByteArray, segments: IntArray, origins: IntArray, flows: Sequence[Flow]) -> list[Segment]:
     """The runs of a block as segments, in their order."""
-    return [
-        Segment(flows[number], to_server, missing, data[start:stop], clip(origins, start, stop))
-        for start, stop, number, to_server, missing in segments.tolist()
-    ]
+    begins = np.ascontiguousarray(origins[:, ORIGIN_START])
+    firsts = np.maximum(np.searchsorted(begins, segments[:, SEGMENT_START], side="right") - 1, 0).tolist()
+    lasts = np.searchsorted(begins, segments[:, SEGMENT_STOP], side="left").tolist()
+    known: dict[int, Flow] = {}
+    made = []
+    for (start, stop, number, to_server, missing), first, last in zip(segments.tolist(), firsts, lasts, strict=True):
+        flow = known.get(number)
+        if flow is None:
+            flow = known[number] = flows[number]
+        made.append(Segment(flow, to_server, missing, data[start:stop], _counted_from(start, origins[first:last].copy())))
+    return made
+
+
+def joined(segments: Sequence[Segment]) -> ScanInput:
+    """Segments one after the other, each a run of its own."""
+    stops = np.cumsum([len(one.data) for one in segments])
+    starts = np.concatenate(([0], stops[:-1]))
+    origins = np.concatenate([one.origins for one in segments])
+    origins[:, ORIGIN_START] += np.repeat(starts, [len(one.origins) for one in segments])
+    runs = np.column_stack((starts, stops, np.arange(len(segments)), [one.to_server for one in segments]))
+    return ScanInput(np.concatenate([one.data for one in segments]), runs, origins, [one.flow for one in segments])
 
 
 def _turns(arrived: Iterable[Segment]) -> Iterator[dict[Speaker, list[Segment]]]:
@@ -424,9 +450,13 @@ def clip(origins: IntArray, start: int, stop: int) -> IntArray:
     """The pieces of data[start:stop], counted from `start`."""
     first = np.searchsorted(origins[:, ORIGIN_START], start, side="right") - 1
     last = np.searchsorted(origins[:, ORIGIN_START], stop, side="left")
-    part = origins[max(first, 0) : last].copy()
-    if len(part) and part[0, ORIGIN_START] < start:
-        part[0, ORIGIN_OFFSET] += start - part[0, ORIGIN_START]
-        part[0, ORIGIN_START] = start
+    return _counted_from(start, origins[max(first, 0) : last].copy())
+
+
+def _counted_from(start: int, part: IntArray) -> IntArray:
+    """Count the places of pieces from `start`, which lies in the first of them."""
     part[:, ORIGIN_START] -= start
+    if len(part) and part[0, ORIGIN_START] < 0:
+        part[0, ORIGIN_OFFSET] -= part[0, ORIGIN_START]
+        part[0, ORIGIN_START] = 0
     return part

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Annotated, Final
 
 import msgspec
@@ -70,9 +71,9 @@ class HandshakeReader:
         self.link: tuple[int, int] | None = None
         """The epoch and the link id the listener agreed to, once it did: what makes several connections one link."""
 
-    @property
+    @cached_property
     def session(self) -> bytes | None:
-        """16 bytes that identify the link in tables, on all its connections; None while there is no link."""
+        """16 bytes that identify the link in tables, on all its connections; None if there is none. For when the handshake is over."""
         if self.link is None or not self.link[1]:
             return None
         name = b"".join(number.to_bytes(8, "big") for number in self.link)

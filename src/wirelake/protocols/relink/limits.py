@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import ClassVar, Final, Literal
 
 import msgspec
@@ -20,6 +21,13 @@ class Stage(IntEnum):
     VERSION = 1
     REQUEST = 2
     REPLY = 3
+
+
+@lru_cache(maxsize=64)
+def _fixed(limits: PacketLimits) -> tuple[int, int, int, int, int]:
+    """The limits of the scanner that no handshake decides. Readers of many short connections ask for them all the time."""
+    sizes = (min(limits.max_part_size, FARTHEST), min(limits.max_message_size, FARTHEST))  # so that sums stay in 64 bits
+    return (limits.max_multicast, limits.max_parts, *sizes, limits.most_ids(0))
 
 
 class PacketLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +54,7 @@ class PacketLimits(msgspec.Struct, frozen=True, kw_only=True):
 
         A size is that of the ids of the side that sends on them.
         """
-        sizes = (min(self.max_part_size, FARTHEST), min(self.max_message_size, FARTHEST))  # so that sums stay in 64 bits
-        return (self.max_multicast, self.max_parts, *sizes, self.most_ids(0), int(stage), sender_id_size, receiver_id_size)
+        return (*_fixed(self), int(stage), sender_id_size, receiver_id_size)
 
     def most_ids(self, id_size: int) -> int:
         """How many ids of this size a multicast may have."""
