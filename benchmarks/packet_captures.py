@@ -41,23 +41,45 @@ def long_steps(connections: int = 8) -> list[Step]:
     return [Step(one, *kind) for kind in kinds for one in range(connections)]
 
 
-def short_steps(connections: int = 4) -> list[Step]:
+def short_steps(connections: int = 4, protocol: str = "emp") -> list[Step]:
     """A round of short connections, from the first packet to the last."""
-    hello, asked, answered = messages()
-    kinds = (
-        (1, SYN, b""),
-        (0, SYN | ACK, b""),
-        (1, ACK, b""),
-        (1, ACK | PSH, hello),
-        (0, ACK | PSH, hello),
-        (1, ACK | PSH, asked),
-        (0, ACK | PSH, answered),
-        (1, ACK, b""),
-        (1, FIN | ACK, b""),
-        (0, FIN | ACK, b""),
-        (1, ACK, b""),
+    said = ((sender, ACK | PSH, payload) for sender, payload in conversation(protocol))
+    opening = ((1, SYN, b""), (0, SYN | ACK, b""), (1, ACK, b""))
+    closing = ((1, ACK, b""), (1, FIN | ACK, b""), (0, FIN | ACK, b""), (1, ACK, b""))
+    return [Step(one, *kind) for kind in (*opening, *said, *closing) for one in range(connections)]
+
+
+def conversation(protocol: str) -> list[tuple[int, bytes]]:
+    """A short connection: sender (1: the client) and payload of each packet that has one."""
+    if protocol == "emp":
+        hello, asked, answered = messages()
+        return [(1, hello), (0, hello), (1, asked), (0, answered)]
+    if protocol == "yamp":
+        from wirelake.protocols.yamp import messages as yamp
+        from wirelake.protocols.yamp.wire import encode as encode_yamp
+
+        request = yamp.Request(bytes(16), "sum", body=b"[1, 2]" + b" " * 40)
+        response = yamp.Response(bytes(16), "sum", request.uid, body=b"3" + b" " * 40)
+        handshake = encode_yamp(yamp.Handshake())
+        return [(1, handshake), (0, handshake), (1, encode_yamp(request)), (0, encode_yamp(response))]
+    if protocol == "relink":
+        from wirelake.protocols.relink import messages as relink
+        from wirelake.protocols.relink.wire import encode as encode_relink
+
+        opening = (relink.Version(), relink.Version(), relink.Request("bench", 2), relink.Reply(1_700_000_000_000_000, 4711))
+        said = (*opening, relink.Message((b"aa",), (b"x" * 60,)), relink.Consumed((b"aa",), 0))
+        return [(1 - number % 2, encode_relink(message)) for number, message in enumerate(said)]
+    from wirelake.protocols.wolpertinger.layer2 import documents
+    from wirelake.protocols.wolpertinger.layer2.calls import Call, Response
+    from wirelake.protocols.wolpertinger.messages import Envelope, Result
+    from wirelake.protocols.wolpertinger.wire import encode, sealed
+
+    name, result = "f5afec97-5839-4666-b8d3-000000000001", encode(Result(0, 1)) + b"\n"
+    call, answer = (
+        encode(Envelope(1, sealed(documents.encode(one), None).text)) + b"\n"
+        for one in (Call("Bench", "Echo", name, ("tea",)), Response("Bench", name, "tea"))
     )
-    return [Step(one, *kind) for kind in kinds for one in range(connections)]
+    return [(1, call), (0, result + answer), (1, result)]
 
 
 def _put(rounds: Any, at: int, values: Any, kind: str) -> None:
@@ -66,7 +88,9 @@ def _put(rounds: Any, at: int, values: Any, kind: str) -> None:
     rounds[:, at : at + made.itemsize] = made.view(np.uint8).reshape(len(rounds), -1)
 
 
-def capture(path: Path, steps: Sequence[Step], rounds: int, seed: int, *, is_long: bool, first_round: int = 0) -> int:
+def capture(
+    path: Path, steps: Sequence[Step], rounds: int, seed: int, *, is_long: bool, first_round: int = 0, server_port: int = 5040
+) -> int:
     """Write a pcap of so many rounds; connections go on from round to round, or begin anew. Returns the packets.
 
     With a first round that is not the first, the rounds are added to the file.
@@ -83,7 +107,7 @@ def capture(path: Path, steps: Sequence[Step], rounds: int, seed: int, *, is_lon
     at = 0
     for index, step in enumerate(steps):
         flow = np.zeros(rounds, np.int64) + step.connection if is_long else numbers * connections + step.connection
-        ends = ((10 << 24) + 1 + (flow >> 12), 20_000 + (flow & 0xFFF)), ((10 << 24) + (200 << 16) + 1, 5040)
+        ends = ((10 << 24) + 1 + (flow >> 12), 20_000 + (flow & 0xFFF)), ((10 << 24) + (200 << 16) + 1, server_port)
         (source, port), (destination, other) = ends if step.sender else ends[::-1]
         here, there = (
             (first[step.connection, side] + sent[step.connection, side] + numbers * advance[step.connection, side] * is_long) % (1 << 32)

@@ -43,6 +43,8 @@ def run(quick: bool, seed: int) -> list[Figure]:
             for rival, times in RIVALS.items()
             if rival not in measured["rivals"]
         ]
+    for protocol, cost in found.get("others", {}).items():
+        figures.append(Figure(table=TABLE, name=f"short connections of {protocol}", ours=cost, unit="µs", most=GOAL_US))
     if "peak_mib" in found:
         size = found["large_bytes"] / 1e9
         figures += [

@@ -5,6 +5,8 @@ Both captures hold EMP over TCP in Ethernet frames, made by a seed.
 - *long*: 8 connections, interleaved packet by packet. Of three packets one is a request, one a response, one a bare acknowledgement.
 - *short*: connections of 11 packets, four at a time: handshake, greeting, one request, its response, goodbye.
 
+Short connections of the other protocols over TCP are measured, too, without rivals of their own.
+
 The steps are those of Spark's tasks, without Spark: `read_split` and the rows that cross the shuffle; `Assembly`; `Decoder`; Parquet files
 of all tables and of the index. They run compiled, as tasks do for captures of this size, and once before on a small capture, to load
 kernels. The rivals read the first packets of the same files; the CPU of their start, measured with one packet, is taken off.
@@ -53,6 +55,8 @@ MORE_TURNS = 2
 COLD_SECONDS = 20.0
 LONG_PACKETS = 283_000
 SHORT_FLOWS = 100_000
+OTHERS = ("yamp", "relink", "wolpertinger")
+OTHER_FLOWS = 20_000
 SHARE = 10
 """The captures of `--quick` are so many times smaller, but that of long flows: it is small."""
 RIVAL_PACKETS = 60_000
@@ -232,6 +236,16 @@ def packet_more(folder: Path, small: Path, packets: int, steps: Sequence[Step], 
     return 1e6 * (spent[1] - spent[0]) / added
 
 
+def others_cost(folder: Path, protocol: str, seed: int, flows: int) -> float:
+    """CPU microseconds for each packet of short connections of a protocol; the second of two turns, with its kernels loaded."""
+    from wirelake import protocols
+
+    path, steps = folder / f"{protocol}.pcap", short_steps(protocol=protocol)
+    packets = capture(path, steps, flows // 4, seed, is_long=False, server_port=protocols.get(protocol).port or 0)
+    spent = [ingest(path, folder / f"{protocol}-{turn}")[0] for turn in range(2)]
+    return 1e6 * sum(spent[1].values()) / packets
+
+
 def be_session(paths: Sequence[Path]) -> list[float]:
     """In the process of a Spark session: CPU seconds of an ingest of each capture, without gold tables. The best of some turns counts.
 
@@ -355,6 +369,8 @@ def run(
             others = {rival: 1e6 * measure(path, shown) / shown for rival, measure in rivals().items()}
             results["shapes"][name] = {"packets": packets, "messages": count, "us": figures, "rivals": others}
             results["goals"] += _goals(name, sum(figures.values()), others)
+            if not is_long:
+                results["others"] = {other: others_cost(folder, other, seed, OTHER_FLOWS // share) for other in OTHERS}
             if not alone:
                 more = results["shapes"][name]["more_us"] = packet_more(folder, path, packets, steps, seed, is_long)
                 goal = {
@@ -421,6 +437,9 @@ def main() -> None:
         rows += [[rival, f"{each:.2f}", f"{1e6 / each:,.0f}", f"{each / total:.1f} x"] for rival, each in shape["rivals"].items()]
         title = f"{name}: {shape['packets']:,} packets, {shape['messages']:,} messages, best of {chosen.times}"
         show(title, ["step or rival", "CPU µs/packet", "packets/CPU-s", "takes"], rows)
+    if "others" in results:
+        rows = [[name, f"{each:.2f}", f"{1e6 / each:,.0f}"] for name, each in results["others"].items()]
+        show("short connections of other protocols", ["protocol", "CPU µs/packet", "packets/CPU-s"], rows)
     for goal in results["goals"]:
         verdict(goal["goal"], goal["reached"], goal["found"])
     if chosen.json:
