@@ -66,8 +66,8 @@ def conversation(protocol: str) -> list[tuple[int, bytes]]:
         from wirelake.protocols.relink import messages as relink
         from wirelake.protocols.relink.wire import encode as encode_relink
 
-        opening = (relink.Version(), relink.Version(), relink.Request("bench", 2), relink.Reply(1_700_000_000_000_000, 4711))
-        said = (*opening, relink.Message((b"aa",), (b"x" * 60,)), relink.Consumed((b"aa",), 0))
+        said: list[relink.AnyMessage] = [relink.Version(), relink.Version(), relink.Request("bench", 2)]
+        said += [relink.Reply(1_700_000_000_000_000, 4711), relink.Message((b"aa",), (b"x" * 60,)), relink.Consumed((b"aa",), 0)]
         return [(1 - number % 2, encode_relink(message)) for number, message in enumerate(said)]
     from wirelake.protocols.wolpertinger.layer2 import documents
     from wirelake.protocols.wolpertinger.layer2.calls import Call, Response

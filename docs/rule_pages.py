@@ -23,8 +23,8 @@ INDEX = """\
 <!-- Made by docs/generate.py: change docs/rule_pages.py, then run `make docs`. -->
 
 Every violation, error and note of Wirelake names a clause, such as `RELINK-22`. The pages below explain each clause: its rule, its reason,
-how binding it is, and its source. A table beside it lists the faults that cite it. For each fault, it has the reaction of a live peer and of
-the lake.
+how binding it is, and its source. A table beside it lists the faults that cite it. For each fault, it has the reaction of a live peer and
+of the lake.
 
 Below it are the tests that name it, or one of its faults. A test that names a rule need not prove all of it. A test may also prove a rule
 without its name.
