@@ -17,6 +17,7 @@ from wirelake.capture.blocks.packet_batch import PacketBatch
 from wirelake.capture.blocks.read_split import read_split, read_tasks
 from wirelake.capture.files.identity import identify
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
+from wirelake.lake.decode.openings import read_openings
 from wirelake.lake.decode.state import DecoderState
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols import kernel
@@ -48,18 +49,34 @@ def yamp_stream(dice: random.Random) -> bytes:
     return b"".join(made)
 
 
-def captured(path, seed: int):
+def relink_streams(dice: random.Random) -> list[bytes]:
+    """Both sides of a Relink connection, some with a broken handshake, or with none."""
+    sizes = dice.choice([(2, 0), (2, 2), (0, 255)])
+    asked = request(dice.choice([b"demo", b"", b"x" * 255]), sizes, link=dice.choice([0, 0, 1 << 63]), epoch=5)
+    client, server = [bytes(8), asked], [bytes(8), reply(dice.choice([1_700_000_000_000_000] * 4 + [0]), dice.randrange(9))]
+    client += [message((bytes(sizes[0]),), (dice.randbytes(dice.randrange(90)),)) for _ in range(dice.randrange(4))]
+    server += [control(3, 1, (bytes(sizes[0]),), number) for number in range(dice.randrange(3))]
+    for said in (client, server):
+        if dice.random() < 0.15:
+            said.insert(dice.randrange(len(said)), dice.randbytes(dice.randrange(1, 40)))
+        if dice.random() < 0.1:
+            del said[dice.randrange(2) :]
+    return [b"".join(client), b"".join(server)]
+
+
+def captured(path, seed: int, *, of_relink: bool = False):
     """A capture of many connections, interleaved; bytes are lost, cut anywhere, and missing at the beginning."""
     dice = random.Random(seed)
     waiting = []
     for number in range(dice.randrange(3, 14)):
         port, stream = dice.choice([(5040, emp_stream), (7001, yamp_stream)])
+        port = 7000 if of_relink else port
         talk = Talk(("10.0.0.1", 40000 + number), ("10.0.0.2", port), ts=1_700_000_000_000_000 + number)
         if dice.random() < 0.85:
             talk.open()
         else:
             talk.next = [talk.next[0] + 1, talk.next[1] + 1]
-        left = [stream(dice), stream(dice)]
+        left = relink_streams(dice) if of_relink else [stream(dice), stream(dice)]
         while any(left):
             side = dice.randrange(2)
             size = dice.choice([1, 7, 40, 200, 1000])
@@ -167,3 +184,37 @@ def test_handshakes_of_many_short_links_are_read_together(tmp_path, monkeypatch)
     assert all(len(names) == 1 for names in sessions)
     assert len(set.union(*sessions)) == 60, "each link has a session of its own"
     assert not found["quarantine"]
+
+
+def in_order(rows: dict[str, list[dict]]) -> dict[str, list[dict]]:
+    """Rows of all tables, each table sorted: handshakes that are read together have their rows together."""
+    return {name: sorted(mine, key=repr) for name, mine in rows.items()}
+
+
+@pytest.mark.parametrize("seed", seeds(40, quick=4))
+@pytest.mark.parametrize("way", ["plain", "compiled"])
+def test_handshakes_that_are_read_together_give_the_rows_of_those_read_alone(tmp_path, monkeypatch, way, seed):
+    path = captured(tmp_path / "a.pcap", seed, of_relink=True)
+    window = (1_000, 6_000, 1 << 20)[seed % 3]
+    with monkeypatch.context() as patch:
+        patch.setattr("wirelake.lake.decode.decoder.read_openings", lambda *given: (given[3], None))
+        expected, _ = decoded(path, window, seed)
+    monkeypatch.setattr(kernel, "_use_plain", way == "plain")
+    found, _ = decoded(path, window, seed)
+    assert in_order(found) == in_order(expected)
+    assert expected["relink"] or expected["quarantine"]
+
+
+def test_whole_handshakes_are_read_together(tmp_path, monkeypatch):
+    """The comparison above would prove nothing if all were left to the other way."""
+    together = []
+
+    def noted(*given):
+        rest, opened = read_openings(*given)
+        together.append(len(given[3]) - len(rest))
+        return rest, opened
+
+    monkeypatch.setattr("wirelake.lake.decode.decoder.read_openings", noted)
+    for seed in range(6):
+        decoded(captured(tmp_path / f"{seed}.pcap", seed, of_relink=True), 1 << 20, seed)
+    assert sum(together) > 30

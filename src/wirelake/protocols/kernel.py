@@ -36,6 +36,7 @@ __all__ = [
     "SHARED",
     "START",
     "Find",
+    "HeaderScan",
     "Numbers",
     "Octets",
     "Scan",
@@ -47,6 +48,7 @@ __all__ = [
     "compiled",
     "copy",
     "fingerprint",
+    "header_scanner",
     "i64",
     "i64_le",
     "is_plain",
@@ -130,6 +132,14 @@ class Stride(Protocol):
         /,
     ) -> tuple[int, int, int, int]:
         """Return (rows written, parts written, segment, offset)."""
+
+
+class HeaderScan(Protocol):
+    """The kernel that reads the first frame of many segments; see `header_scanner`."""
+
+    def __call__(
+        self, data: Octets, starts: Numbers, stops: Numbers, rows: Numbers, parts: Numbers, ends: Numbers, limits: ScanLimits, /
+    ) -> None: ...
 
 
 # The columns every scanner's row begins with, so that buffers, walkers and the ledger serve all protocols.
@@ -434,6 +444,22 @@ def walker(scan: Scan, find: Find, columns: int, part_columns: int) -> Walk:
         return count, used, segment, at
 
     return walk
+
+
+def header_scanner(scan: Scan, columns: int) -> HeaderScan:
+    """Make a kernel that runs `scan` over the first frame of many segments, for frames without parts."""
+
+    @kernel
+    def scan_headers(
+        data: Octets, starts: Numbers, stops: Numbers, rows: Numbers, parts: Numbers, ends: Numbers, limits: ScanLimits
+    ) -> None:
+        """Write a row for each segment, and to `ends[s]` where its first frame ends: -1 if there is no whole one without a fault."""
+        for segment in range(len(starts)):
+            first = segment * columns
+            written, taken, end, _ = scan(data, starts[segment], stops[segment], rows[first : first + columns], parts, limits)
+            ends[segment] = end if written == 1 and taken == 0 and rows[first + FAULT] == 0 else -1
+
+    return scan_headers
 
 
 def strider(scan: Scan, columns: int, part_columns: int) -> Stride:

@@ -9,7 +9,7 @@ Columns and notations are loaded by a function, because they import Arrow or mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 from typing import Protocol as Interface
@@ -230,6 +230,9 @@ class HandshakeReader(Interface[L_contra]):
     def pieces(self, speaker: Speaker, data: Octets, start: int, stop: int, /) -> Iterator[tuple[ScanLimits | None, int, int]]:
         """A run of bytes in pieces that are scanned alike: (scan limits, start, stop). Follows the handshake on the way."""
 
+    def follow(self, speaker: Speaker, data: bytes | memoryview, row: Sequence[int], /) -> bool:
+        """Take a row of the handshake that was read from this side; returns whether its limits change from now on."""
+
     def state(self) -> msgspec.Struct:
         """What is stored between two micro-batches: an array-like struct."""
 
@@ -254,6 +257,11 @@ class Handshake(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
     """Scan limits of a reader with these limits, for what the peers agreed on."""
     unknown: Faults
     """The fault of bytes that cannot be read because the handshake was not seen."""
+    parts: Callable[[L], Sequence[tuple[Speaker, ScanLimits]]] | None = None
+    """Optional: the parts of every handshake, with their scan limits; those of a side in their order.
+
+    Only where no part decides what others there are. Then handshakes of many connections are read together.
+    """
 
     @staticmethod
     def of(
@@ -265,6 +273,7 @@ class Handshake(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
         agreed: Callable[[ScanLimits], A | None],
         scan_limits: Callable[[A | None, L], ScanLimits],
         unknown: Faults,
+        parts: Callable[[L], Sequence[tuple[Speaker, ScanLimits]]] | None = None,
     ) -> Handshake[L]:
         """Make one of a protocol's own functions, whose types must agree."""
 
@@ -275,7 +284,14 @@ class Handshake(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
             return scan_limits(None if agreement_reached is None else _narrowed(agreement_reached, agreement), limits)
 
         return Handshake(
-            start=start, restore=restored, state=state, agreement=agreement, agreed=agreed, scan_limits=limits_for, unknown=unknown
+            start=start,
+            restore=restored,
+            state=state,
+            agreement=agreement,
+            agreed=agreed,
+            scan_limits=limits_for,
+            unknown=unknown,
+            parts=parts,
         )
 
 

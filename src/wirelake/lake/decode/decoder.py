@@ -35,6 +35,7 @@ from wirelake.lake.decode import accounting, rows
 from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
 from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
+from wirelake.lake.decode.openings import read_openings
 from wirelake.lake.decode.options import DecodeOptions
 from wirelake.lake.decode.places import first_places
 from wirelake.lake.decode.runs import Runs
@@ -204,6 +205,11 @@ class Decoder:
         """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
         flows = Flows.of(block.flows)
         if flows.are_distinct:
+            segments, opened = read_openings(scanner, self.decoder_state, data, segments, block.origins, flows, self._put)
+            if opened is not None:
+                self._stream_reader(scanner).feed_runs(opened)
+            if not len(segments):
+                return
             runs = Runs(data, segments, block.origins, flows)
             if self._is_plain(scanner, runs):
                 self._stream_reader(scanner).feed_runs(runs)

@@ -290,7 +290,7 @@ class StreamReader:
     def _advance_runs(self, runs: Runs) -> None:
         """Read waiting bytes and new runs of all their speakers; as `_advance`."""
         sides = runs.sides
-        known = self._known(runs)
+        known, limits_of = self._known(runs)
         gathered = runs.gather({item: (one.data, one.origins) for item, one in known.items()})
         starts, stops = gathered.starts, gathered.stops
         segments = np.column_stack((starts, stops, runs.flow_numbers, sides))
@@ -303,7 +303,7 @@ class StreamReader:
                 starts[item] = items[item].start
         is_reading &= stops > starts
         lost: list[int] = []
-        for scan_limits, mine in self._alike(runs, items, is_reading):
+        for scan_limits, mine in self._alike(items, is_reading, limits_of):
             ends, faults = self._stride(scan_input, scan_limits, starts[mine], stops[mine], mine)
             starts[mine] = ends
             for index in np.flatnonzero(faults).tolist():
@@ -315,7 +315,7 @@ class StreamReader:
                 lost.append(item)
         for item in np.flatnonzero(starts < stops).tolist():
             if item not in items:
-                limits = self._limits(runs.speaker(item))
+                limits = self._fixed_limits or limits_of[item]
                 items[item] = _Item(Direction(runs.flow(item), int(sides[item]), READING, limits), 0, 0, item)
         for item, one in items.items():
             one.start, one.stop = int(starts[item]), int(stops[item])
@@ -323,24 +323,30 @@ class StreamReader:
         for item in sorted(items):
             self._keep(items[item], scan_input)
 
-    def _known(self, runs: Runs) -> dict[int, Direction]:
+    def _known(self, runs: Runs) -> tuple[dict[int, Direction], dict[int, ScanLimits]]:
         """The directions of these runs that have a state, by number; they are taken out of the table. Others are begun where they cannot
-        be read from the start."""
+        be read from the start. Also the scan limits of those that can, where a handshake decides them.
+        """
         if len(self._directions) <= len(runs):
             speakers = [(item, speaker) for speaker in self._directions if (item := runs.item(speaker)) >= 0]
         else:
             speakers = [(item, speaker) for item in range(len(runs)) if (speaker := runs.speaker(item)) in self._directions]
         known = {item: self._directions.pop(speaker) for item, speaker in speakers}
+        limits_of: dict[int, ScanLimits] = {}
         if self._fixed_limits is None:
             for item, side in enumerate(runs.sides.tolist()):
-                if item not in known and self._scan_limits_of(runs.speaker(item)) is None:
+                if item in known:
+                    continue
+                scan_limits = self._scan_limits_of(runs.speaker(item))
+                if scan_limits is None:
                     known[item] = Direction(runs.flow(item), side, DEAD, why=self._unknown)
-        return known
+                else:
+                    limits_of[item] = scan_limits
+        return known, limits_of
 
-    def _limits(self, speaker: Speaker) -> ScanLimits:
-        return self._fixed_limits or self._scan_limits_of(speaker) or ()
-
-    def _alike(self, runs: Runs, items: dict[int, _Item], is_reading: npt.NDArray[np.bool_]) -> Iterator[tuple[ScanLimits, IntArray]]:
+    def _alike(
+        self, items: dict[int, _Item], is_reading: npt.NDArray[np.bool_], limits_of: dict[int, ScanLimits]
+    ) -> Iterator[tuple[ScanLimits, IntArray]]:
         """Directions that are ready, those with the same scan limits together."""
         ready = np.flatnonzero(is_reading)
         if self._fixed_limits is not None:
@@ -349,7 +355,7 @@ class StreamReader:
             return
         alike: dict[ScanLimits, list[int]] = {}
         for item in ready.tolist():
-            limits = items[item].direction.scan_limits if item in items else self._limits(runs.speaker(item))
+            limits = items[item].direction.scan_limits if item in items else limits_of[item]
             alike.setdefault(limits, []).append(item)
         for scan_limits, mine in alike.items():
             yield scan_limits, np.array(mine, np.int64)

@@ -94,6 +94,7 @@ PROTOCOL: Final = Protocol[Limits, AnyMessage](
         agreed=HandshakeReader.agreed,
         scan_limits=HandshakeReader.given,
         unknown=Fault.ID_SIZES_UNKNOWN,
+        parts=HandshakeReader.parts,
     ),
     offline_limits=Limits.OFFLINE,
     session_kind=SessionKind.LINK,

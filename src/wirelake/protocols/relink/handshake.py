@@ -30,7 +30,7 @@ EPOCHS: Final = range(10**15, 5 * 10**15)
 """RELINK-9: microseconds since 1970 that a listener may have begun at, from 2001 to 2128: what a reply is recognised by."""
 _MESSAGE: Final = bytes([1 | Format.MESSAGE << 2])
 """§2: how a message on one channel begins, in its plainest form."""
-_NEXT: Final = {
+_NEXT: Final[dict[tuple[Speaker, int], Stage]] = {
     (Speaker.CONNECTOR, Kind.VERSION): Stage.REQUEST,
     (Speaker.LISTENER, Kind.VERSION): Stage.REPLY,
     (Speaker.CONNECTOR, Kind.REQUEST): Stage.PACKETS,
@@ -94,7 +94,7 @@ class HandshakeReader:
             return limits.for_scan(stage)
         if self.id_sizes is None:
             return None
-        return limits.for_scan(stage, self.id_sizes[speaker], self.id_sizes[speaker.other])
+        return limits.for_scan(stage, self.id_sizes[speaker], self.id_sizes[1 - speaker])
 
     def state(self) -> HandshakeState:
         """The state to store."""
@@ -117,9 +117,15 @@ class HandshakeReader:
         """The scanner's limits of a reader with `limits`, for the part that peers agreed on."""
         return limits.for_scan(agreed.stage, agreed.id_size, agreed.other_id_size) if agreed else ()
 
-    def follow(self, speaker: Speaker, data: bytes, row: Sequence[int]) -> bool:
+    @staticmethod
+    def parts(limits: PacketLimits) -> list[tuple[Speaker, tuple[int, ...]]]:
+        """§1: the four parts of every handshake, each with the scanner's limits."""
+        sides = ((Speaker.CONNECTOR, Stage.REQUEST), (Speaker.LISTENER, Stage.REPLY))
+        return [(speaker, limits.for_scan(stage)) for speaker, second in sides for stage in (Stage.VERSION, second)]
+
+    def follow(self, speaker: Speaker, data: bytes | memoryview, row: Sequence[int]) -> bool:
         """Take a row that was read from this side; return whether its limits change from now on."""
-        stage = _NEXT.get((speaker, Kind(row[KIND]))) if self._stages[speaker] is not Stage.PACKETS else None
+        stage = _NEXT.get((speaker, row[KIND])) if self._stages[speaker] is not Stage.PACKETS else None
         if stage is None:
             return False
         self._stages[speaker] = stage
@@ -213,6 +219,6 @@ def _replies(data: bytes) -> bool:
     return epoch in EPOCHS and 0 < link <= LAST_LINK_ID
 
 
-def _numbers(data: bytes, at: int) -> tuple[int, int]:
+def _numbers(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """§1: an epoch and the link id behind it."""
     return int.from_bytes(data[at : at + 8], "little"), int.from_bytes(data[at + 8 : at + 16], "little")
