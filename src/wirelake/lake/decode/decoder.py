@@ -335,9 +335,8 @@ class Decoder:
         protocol = scanner.protocol.name
         links: list[bytes | None] = []
         if scanner.protocol.handshake is not None:
-            flows, agreed = scan_input.flows, self.decoder_state.handshakes
-            connections = flows.names() if isinstance(flows, Flows) else [flow.session_id for flow in flows]
-            links = [agreed[name].session if name in agreed else None for name in connections]
+            agreed = self.decoder_state.handshakes
+            links = [agreed[name].session if name in agreed else None for name in _connections(scan_input)]
         leading = rows.leading(self._where, extent, scan_input.flows, segments, links, made.sessions)
         signatures = scanner.protocol.signatures
         if signatures is not None and isinstance(self._keys, signatures.keys):
@@ -490,7 +489,14 @@ class Decoder:
 def _speakers(scan_input: ScanInput, segments: IntArray) -> tuple[IntArray, dict[int, Speaker]]:
     """A number for the speaker of each row, and the speaker of each number."""
     speakers = 2 * segments[:, SEGMENT_FLOW] + segments[:, SEGMENT_TO_SERVER]
-    return speakers, {number: (scan_input.flows[number // 2].session_id, number % 2) for number in np.unique(speakers).tolist()}
+    connections = _connections(scan_input)
+    return speakers, {number: (connections[number // 2], number % 2) for number in np.unique(speakers).tolist()}
+
+
+def _connections(scan_input: ScanInput) -> list[bytes]:
+    """The session id of each flow."""
+    flows = scan_input.flows
+    return flows.names() if isinstance(flows, Flows) else [flow.session_id for flow in flows]
 
 
 def _is_stream(flow: FlowKind, scanner: Scanner) -> bool:
