@@ -133,9 +133,9 @@ LOCAL: Final = (
     Setting(
         "spark.shuffle.compress",
         "false",
-        "What is shuffled stays on this machine. Compressing it takes a tenth of the CPU of a packet; without, it needs twice the disk.",
+        "Shuffle files stay on this machine. Compressing them takes a tenth of the CPU of a packet. Without, they take twice the disk.",
     ),
-    Setting("spark.local.dir", lambda scratch: str(scratch / "local"), "What is shuffled goes away with the session.", "scratch"),
+    Setting("spark.local.dir", lambda scratch: str(scratch / "local"), "Shuffle files go away with the session.", "scratch"),
     Setting(
         "spark.sql.shuffle.partitions",
         _partitions,
