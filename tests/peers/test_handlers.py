@@ -67,7 +67,7 @@ def test_who_has_no_handler_says_error_0_and_closes(speaker):  # EMP-19
     async def main():
         reason = await failure(QUIET, speaker)
         assert reason.message.error_code == 0
-        assert "EMP-19: nobody here answers requests: request 1" in reason.message.message
+        assert "EMP-19: no handler here answers requests: request 1" in reason.message.message
 
     run(main)
 

@@ -98,11 +98,11 @@ async def be_one_too_many():
         (break_emp, "ended: EMP-35: an envelope's size is over the limit"),
         (break_yamp, "ended: YAMP-42: unknown message type"),
         (break_wolpertinger, "METADATA_MISSING tolerated from"),
-        (break_relink, "ended: RELINK-31: nobody here has an endpoint of this name"),
+        (break_relink, "ended: RELINK-31: no endpoint here has this name"),
         (break_event_mesh, "dropped a packet from"),
         (ask_yamp_for_an_unknown_uri, "for unknown uri 'nowhere'"),
         (call_an_unknown_component, "COMPONENT_UNKNOWN tolerated from"),
-        (ask_relink_for_an_unknown_endpoint, "nobody here has an endpoint of this name: 'elsewhere'"),
+        (ask_relink_for_an_unknown_endpoint, "no endpoint here has this name: 'elsewhere'"),
         (be_one_too_many, "refused a connection at tcp://127.0.0.1:"),
     ],
 )

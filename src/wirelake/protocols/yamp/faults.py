@@ -121,7 +121,7 @@ RULES: Final[dict[Fault, Rule]] = {
     Fault.REASON_NOT_UTF8: Rule("YAMP-16", "a reason is not UTF-8", origin=Origin.RULING),
     Fault.SERIALIZER_EMPTY: Rule("YAMP-5", "an empty serializer", origin=Origin.RULING),
     Fault.HANDSHAKE_REPEATED: Rule("YAMP-11", "a second handshake"),
-    Fault.PONG_UNSOLICITED: Rule("YAMP-19", "a pong nobody asked for"),
+    Fault.PONG_UNSOLICITED: Rule("YAMP-19", "a pong without a ping before it"),
     Fault.RESPONSE_UNMATCHED: Rule("YAMP-37", "a response to no request that is pending"),
     Fault.PROGRESS_UNASKED: Rule("YAMP-29", "progress of a request that did not ask for it"),
     Fault.CANCEL_UNMATCHED: Rule("YAMP-32", "a cancel of no request that is in flight", origin=Origin.RULING),
