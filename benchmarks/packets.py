@@ -51,7 +51,7 @@ LARGE_ROUNDS = 20_000
 TIMES_CORES = 1.7
 MORE = 8
 """The larger of two captures whose ingests are compared has so many times the packets of the smaller one."""
-MORE_TURNS = 2
+MORE_WARM, MORE_TURNS = 2, 5
 COLD_SECONDS = 20.0
 LONG_PACKETS = 283_000
 SHORT_FLOWS = 100_000
@@ -249,7 +249,7 @@ def others_cost(folder: Path, protocol: str, seed: int, flows: int) -> float:
 def be_session(paths: Sequence[Path]) -> list[float]:
     """In the process of a Spark session: CPU seconds of an ingest of each capture, without gold tables. The best of some turns counts.
 
-    The captures take turns, and the first turn is not measured: it loads kernels and classes, and the JVM compiles.
+    The captures take turns, and the first two turns are not measured: they load kernels and classes, and the JVM compiles.
     """
     from wirelake.lake import ingest as ingest_captures
     from wirelake.lake import spark_session
@@ -258,13 +258,13 @@ def be_session(paths: Sequence[Path]) -> list[float]:
     spark, meter = spark_session(None, for_one_ingest(0, map(str, paths))), Meter(os.getpid())  # as `wirelake ingest` starts it
     spent: list[list[float]] = [[] for _ in paths]
     with tempfile.TemporaryDirectory(prefix="wirelake-packets-") as scratch:
-        for turn in range(1 + MORE_TURNS):
+        for turn in range(MORE_WARM + MORE_TURNS):
             for path, seconds in zip(paths, spent, strict=True):
                 lake, before = Path(scratch, f"{path.stem}-{turn}"), meter.cost()
                 ingest_captures(spark, lake, [path], gold=False)
                 cost = meter.cost() - before
                 shutil.rmtree(lake)
-                if turn:
+                if turn >= MORE_WARM:
                     seconds.append(cost.jvm + cost.python)
     meter.close()
     spark.stop()
