@@ -181,6 +181,10 @@ class Runs:
         key = int(self._items[item, ITEM_KEY])
         return self.flows.session_ids[key >> 1].tobytes(), key & 1
 
+    def speakers(self) -> list[Speaker]:
+        """The speakers of all directions."""
+        return list(zip(self.flows.take(self.flow_numbers).names(), self.sides.tolist(), strict=True))
+
     def item(self, speaker: Speaker) -> int:
         """The direction of a speaker; -1 if it has no run."""
         number = self.flows.numbers.get(speaker[0])

@@ -330,16 +330,16 @@ class StreamReader:
         if len(self._directions) <= len(runs):
             speakers = [(item, speaker) for speaker in self._directions if (item := runs.item(speaker)) >= 0]
         else:
-            speakers = [(item, speaker) for item in range(len(runs)) if (speaker := runs.speaker(item)) in self._directions]
+            speakers = [(item, speaker) for item, speaker in enumerate(runs.speakers()) if speaker in self._directions]
         known = {item: self._directions.pop(speaker) for item, speaker in speakers}
         limits_of: dict[int, ScanLimits] = {}
         if self._fixed_limits is None:
-            for item, side in enumerate(runs.sides.tolist()):
+            for item, speaker in enumerate(runs.speakers()):
                 if item in known:
                     continue
-                scan_limits = self._scan_limits_of(runs.speaker(item))
+                scan_limits = self._scan_limits_of(speaker)
                 if scan_limits is None:
-                    known[item] = Direction(runs.flow(item), side, DEAD, why=self._unknown)
+                    known[item] = Direction(runs.flow(item), speaker[1], DEAD, why=self._unknown)
                 else:
                     limits_of[item] = scan_limits
         return known, limits_of

@@ -23,11 +23,13 @@ class Stage(IntEnum):
     REPLY = 3
 
 
-@lru_cache(maxsize=64)
-def _fixed(limits: PacketLimits) -> tuple[int, int, int, int, int]:
-    """The limits of the scanner that no handshake decides. Readers of many short connections ask for them all the time."""
+@lru_cache(maxsize=256)
+def _for_scan(
+    limits: PacketLimits, stage: Stage, sender_id_size: int, receiver_id_size: int
+) -> tuple[int, int, int, int, int, int, int, int]:
+    """As `PacketLimits.for_scan`: readers of many short connections ask all the time."""
     sizes = (min(limits.max_part_size, FARTHEST), min(limits.max_message_size, FARTHEST))  # so that sums stay in 64 bits
-    return (limits.max_multicast, limits.max_parts, *sizes, limits.most_ids(0))
+    return (limits.max_multicast, limits.max_parts, *sizes, limits.most_ids(0), int(stage), sender_id_size, receiver_id_size)
 
 
 class PacketLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class PacketLimits(msgspec.Struct, frozen=True, kw_only=True):
 
         A size is that of the ids of the side that sends on them.
         """
-        return (*_fixed(self), int(stage), sender_id_size, receiver_id_size)
+        return _for_scan(self, stage, sender_id_size, receiver_id_size)
 
     def most_ids(self, id_size: int) -> int:
         """How many ids of this size a multicast may have."""
