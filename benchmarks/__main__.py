@@ -4,8 +4,8 @@ A benchmark is a module here with `run(quick, seed) -> list[Figure]`; each runs 
 time. Figures are saved after each of them, so that one that breaks down or takes too long costs only its own. The exit code is 1 if one
 did. A goal that is missed is printed, and is no error.
 
-A quick run takes three and a half minutes on an idle machine with two cores; a full one was not timed. `large` needs ten million messages
-and about ten minutes more: it runs only with `--large`, or by its name.
+A quick run takes one and a half minutes on a fast machine with two idle cores, and four on a slow one; a full one takes ten minutes on the
+fast one. `large` needs ten million messages and about ten minutes more: it runs only with `--large`, or by its name.
 """
 
 from __future__ import annotations
