@@ -218,3 +218,13 @@ def test_whole_handshakes_are_read_together(tmp_path, monkeypatch):
     for seed in range(6):
         decoded(captured(tmp_path / f"{seed}.pcap", seed, of_relink=True), 1 << 20, seed)
     assert sum(together) > 30
+
+
+def test_the_half_of_a_handshake_is_read_without_the_other(tmp_path):
+    """A capture that has only one direction of a link: its parts are messages, and packets behind them cannot be read."""
+    talk = Talk(("10.0.0.1", 40000), ("10.0.0.2", 7000)).open()
+    talk.say(1, bytes(8)).say(1, reply(1_700_000_000_000_000, 7)).say(1, control(3, 1, (b"aa",), 0)).close()
+    (tmp_path / "a.pcap").write_bytes(pcap(talk.frames()))
+    found, _ = decoded(tmp_path / "a.pcap", 1 << 20, 1)
+    assert [row["type_name"] for row in found["relink"]] == ["version", "reply"]
+    assert [row["reason"] for row in found["quarantine"]] == ["ID_SIZES_UNKNOWN"]
