@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import groupby
+from typing import Final
 
 import citations
 
@@ -154,6 +155,12 @@ def link(rules: Book, clause: str, page: str = "") -> str:
     return clause if entry is None else f"[{clause}]({page}#{rules.anchor(entry)})"
 
 
+COMMON: Final = "other messages"
+"""The label of messages that many arrows of a drawing share."""
+MANY: Final = 6
+"""So many messages are too many to be written at each arrow."""
+
+
 def state_diagram(described: AnyProtocol) -> list[str]:
     """The state machine of a protocol as a drawing, made from its table."""
     machine = described.state_machine
@@ -161,10 +168,22 @@ def state_diagram(described: AnyProtocol) -> list[str]:
     for (state, speaker, message), after in machine.transitions.items():
         speakers = arrows.setdefault((state.name, after.name), {}).setdefault(str(message.__struct_config__.tag), [])
         speakers.append(speaker.name.lower())
+    common = _common(list(arrows.values()))
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {machine.initial.name}"]
     for (before, after), said in arrows.items():
         by_speaker: dict[str, list[str]] = {}
+        is_short = len({tuple(sorted(said.get(message, ()))) for message in common}) == 1 and set(common) <= set(said)
         for message, speakers in said.items():
-            by_speaker.setdefault("either side" if len(speakers) > 1 else speakers[0], []).append(message)
+            names = by_speaker.setdefault("either side" if len(speakers) > 1 else speakers[0], [])
+            label = COMMON if is_short and message in common else message
+            names += [label] if label not in names else []
         lines.append(f"    {before} --> {after}: " + ", ".join(f"{speaker} {' / '.join(names)}" for speaker, names in by_speaker.items()))
-    return [*lines, "```\n"]
+    lines.append("```\n")
+    return [*lines, f"In the drawing, *{COMMON}* are {', '.join(common)}.\n"] if common else lines
+
+
+def _common(arrows: list[dict[str, list[str]]]) -> list[str]:
+    """The messages that several arrows share, if they are too many to be written at each."""
+    many = [said for said in arrows if len(said) >= MANY]
+    shared = [message for message in many[0] if all(message in said for said in many)] if len(many) > 1 else []
+    return shared if len(shared) >= MANY else []
