@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
 from pyspark import TaskContext
 
+from wirelake.lake.session import memory
 from wirelake.lake.session.tasks import at_most, run_tasks
 
 
@@ -28,3 +31,16 @@ def test_a_job_beside_a_stream_has_fewer_tasks(spark):
         assert taken(spark, 5) == (list(range(5)), 2)
         assert taken(spark, 1) == ([0], 1)
     assert taken(spark, 3) == (list(range(3)), 3)
+
+
+def test_only_a_task_hides_what_was_there_from_the_garbage_collector(monkeypatch):
+    """A driver, or a program that imports the package, goes on collecting all of its garbage."""
+    before = gc.get_freeze_count()
+    memory.freeze_before_task()
+    assert gc.get_freeze_count() == before
+    monkeypatch.setattr(memory.TaskContext, "get", classmethod(lambda _: object()))
+    try:
+        memory.freeze_before_task()
+        assert gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()
