@@ -63,5 +63,6 @@ def test_a_connect_client_ingests_and_reads(server, captures, local, tmp_path):
     finish(driver(tmp_path / "cwd", "-m", "wirelake.cli.main", *words))
     assert hashes(tmp_path / "lake") == local
     out, _ = finish(driver(tmp_path / "cwd", CLIENT, server, str(captures), str(tmp_path / "lake")))
-    (messages, packets, exchanges), (sessions,) = (list(map(int, line.split())) for line in out.splitlines())
+    (messages, packets, exchanges), (sessions,), (ranges,) = (list(map(int, line.split())) for line in out.splitlines())
     assert min(messages, packets, exchanges, sessions) > 0
+    assert ranges == 3, "byte ranges of large captures are walked by tasks"
