@@ -17,8 +17,8 @@ from wirelake.capture.blocks.packet_batch import PacketBatch
 from wirelake.capture.blocks.read_split import read_split, read_tasks
 from wirelake.capture.files.identity import identify
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder
-from wirelake.lake.decode.openings import read_openings
 from wirelake.lake.decode.state import DecoderState
+from wirelake.lake.decode.whole_handshakes import read_whole_handshakes
 from wirelake.lake.tables.catalog import TABLES
 from wirelake.protocols import kernel
 from wirelake.protocols.emp.messages import Data, Hello, Ping, RequestResponse
@@ -197,7 +197,7 @@ def test_handshakes_that_are_read_together_give_the_rows_of_those_read_alone(tmp
     path = captured(tmp_path / "a.pcap", seed, of_relink=True)
     window = (1_000, 6_000, 1 << 20)[seed % 3]
     with monkeypatch.context() as patch:
-        patch.setattr("wirelake.lake.decode.decoder.read_openings", lambda *given: (given[3], None))
+        patch.setattr("wirelake.lake.decode.decoder.read_whole_handshakes", lambda *given: (given[3], None))
         expected, _ = decoded(path, window, seed)
     monkeypatch.setattr(kernel, "_use_plain", way == "plain")
     found, _ = decoded(path, window, seed)
@@ -210,11 +210,11 @@ def test_whole_handshakes_are_read_together(tmp_path, monkeypatch):
     together = []
 
     def noted(*given):
-        rest, opened = read_openings(*given)
+        rest, opened = read_whole_handshakes(*given)
         together.append(len(given[3]) - len(rest))
         return rest, opened
 
-    monkeypatch.setattr("wirelake.lake.decode.decoder.read_openings", noted)
+    monkeypatch.setattr("wirelake.lake.decode.decoder.read_whole_handshakes", noted)
     for seed in range(6):
         decoded(captured(tmp_path / f"{seed}.pcap", seed, of_relink=True), 1 << 20, seed)
     assert sum(together) > 30

@@ -26,26 +26,26 @@ _FAR: Final = 1 << 61
 
 @kernel
 def measure(table: Any, heads: Any) -> None:
-    """Write the smallest value of each column, and the bytes that differences from it need."""
+    """Write the smallest value of each column, and the bytes that differences from it need. Meanwhile these are the largest."""
     for column in range(table.shape[1]):
-        heads[column, 0] = table[0, column]
-        heads[column, 1] = table[0, column]
+        heads[column, _LEAST] = table[0, column]
+        heads[column, _WIDTH] = table[0, column]
     for row in range(table.shape[0]):
         for column in range(table.shape[1]):
             value = table[row, column]
-            if value < heads[column, 0]:
-                heads[column, 0] = value
-            if value > heads[column, 1]:
-                heads[column, 1] = value
+            if value < heads[column, _LEAST]:
+                heads[column, _LEAST] = value
+            if value > heads[column, _WIDTH]:
+                heads[column, _WIDTH] = value
     for column in range(table.shape[1]):
-        if heads[column, 0] < -_FAR or heads[column, 1] > _FAR:
-            heads[column, 0], heads[column, 1] = 0, _LONG
+        if heads[column, _LEAST] < -_FAR or heads[column, _WIDTH] > _FAR:
+            heads[column, _LEAST], heads[column, _WIDTH] = 0, _LONG
         else:
-            rest, width = heads[column, 1] - heads[column, 0], 0
+            rest, width = heads[column, _WIDTH] - heads[column, _LEAST], 0
             while rest:
                 rest >>= 8
                 width += 1
-            heads[column, 1] = width
+            heads[column, _WIDTH] = width
 
 
 @kernel
@@ -54,8 +54,8 @@ def pack_rows(table: Any, heads: Any, out: Any) -> None:
     at = 0
     for row in range(table.shape[0]):
         for column in range(table.shape[1]):
-            rest = table[row, column] - heads[column, 0]
-            for _ in range(heads[column, 1]):
+            rest = table[row, column] - heads[column, _LEAST]
+            for _ in range(heads[column, _WIDTH]):
                 out[at] = rest & 0xFF
                 rest >>= 8
                 at += 1
@@ -68,10 +68,10 @@ def unpack_rows(data: Any, heads: Any, table: Any) -> None:
     for row in range(table.shape[0]):
         for column in range(table.shape[1]):
             rest = 0
-            for place in range(heads[column, 1]):
+            for place in range(heads[column, _WIDTH]):
                 rest |= int(data[at]) << (8 * place)
                 at += 1
-            table[row, column] = rest + heads[column, 0]
+            table[row, column] = rest + heads[column, _LEAST]
 
 
 def pack_integers(table: Array) -> memoryview:

@@ -35,7 +35,6 @@ from wirelake.lake.decode import accounting, rows
 from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
 from wirelake.lake.decode.handshake import Opened, PendingHandshakes, speaker
-from wirelake.lake.decode.openings import read_openings
 from wirelake.lake.decode.options import DecodeOptions
 from wirelake.lake.decode.places import first_places
 from wirelake.lake.decode.runs import Runs
@@ -44,6 +43,7 @@ from wirelake.lake.decode.state import DecoderState, Reason, Segment, Speaker
 from wirelake.lake.decode.streams import GAP, ScanInput, StreamReader, joined, segments_of
 from wirelake.lake.decode.unrecognised import UnrecognisedTraffic
 from wirelake.lake.decode.websocket import Unwrapped, Unwrapper
+from wirelake.lake.decode.whole_handshakes import read_whole_handshakes
 from wirelake.lake.decode.xmpp import Stanzas, Taken
 from wirelake.lake.tables import connections, ledger, messages, unrecognised
 from wirelake.lake.tables.protocol_schema import table_of
@@ -205,7 +205,7 @@ class Decoder:
         """Read runs of streams, taken out of XMPP or WebSockets if they travel in those."""
         flows = Flows.of(block.flows)
         if flows.are_distinct:
-            segments, opened = read_openings(scanner, self.decoder_state, data, segments, block.origins, flows, self._put)
+            segments, opened = read_whole_handshakes(scanner, self.decoder_state, data, segments, block.origins, flows, self._put)
             if opened is not None:
                 self._stream_reader(scanner).feed_runs(opened)
             if not len(segments):

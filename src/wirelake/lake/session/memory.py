@@ -32,7 +32,7 @@ def freeze_before_task() -> None:
     """In a task, before it has made anything: let the garbage collector pass over all that is there.
 
     Spark orders a full collection after every task. In a worker with modules, kernels and schemas it takes a tenth of a second each time,
-    as long as decoding a hundred thousand packets. What outlives a task never becomes garbage.
+    as long as decoding a hundred thousand packets. These stay as long as the worker: a collection would find nothing.
     """
     if TaskContext.get() is not None:
         gc.freeze()

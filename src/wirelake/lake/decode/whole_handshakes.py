@@ -1,4 +1,4 @@
-"""Openings: handshakes that begin and end in one block, read together.
+"""Handshakes that begin and end in one block, read together.
 
 A block may have thousands of short connections. Where a protocol names the parts of its handshake (`Handshake.parts`), kernels read one
 part of all connections after the other. Connections with a gap, a fault or only half of their handshake are left to `PendingHandshakes`,
@@ -26,7 +26,7 @@ from wirelake.protocols.kernel import HeaderScan, ScanLimits, header_scanner, ov
 from wirelake.protocols.protocol import HandshakeReader, Limits
 from wirelake.protocols.speaker import Speaker
 
-__all__ = ["read_openings"]
+__all__ = ["read_whole_handshakes"]
 
 ByteArray = npt.NDArray[np.uint8]
 IntArray = npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ class _Part(msgspec.Struct):
     rows: IntArray
 
 
-def read_openings(
+def read_whole_handshakes(
     scanner: Scanner, state: DecoderState, data: ByteArray, segments: IntArray, origins: IntArray, flows: Flows, put: Put
 ) -> tuple[IntArray, Runs | None]:
     """Read whole handshakes at the beginning of connections; returns the segments of all others, and the runs behind the handshakes."""
@@ -99,7 +99,7 @@ def _read(scanner: Scanner, order: Sequence[tuple[Speaker, ScanLimits]], runs: R
 def _follow(scanner: Scanner, state: DecoderState, parts: list[_Part], runs: Runs, gathered: Gathered, chosen: Mask) -> None:
     """Let a reader of each connection follow its handshake."""
     handshake = scanner.protocol.handshake
-    assert handshake is not None  # noqa: S101 - see read_openings
+    assert handshake is not None  # noqa: S101 - see read_whole_handshakes
     view, names = gathered.data.data, runs.flows.names()
     readers: dict[int, HandshakeReader[Limits]] = {
         number: handshake.start(scanner.limits) for number in np.unique(runs.flow_numbers[chosen]).tolist()
