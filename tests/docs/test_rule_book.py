@@ -11,7 +11,6 @@ import pytest
 from tests.lint.words import in_text
 
 from wirelake import protocols
-from wirelake.lake.gold.rules import registry
 from wirelake.protocols.entry_points import OURS
 from wirelake.protocols.faults import Origin
 from wirelake.rulebook.book import Basis, Book, book, explain_command
@@ -109,16 +108,15 @@ def test_entries_are_written_in_short_sentences(rules: Book):
 
 
 @pytest.mark.parametrize("protocol", OURS)
-def test_facts_are_those_of_the_registry_of_the_lake(protocol):
-    rules = registry.RULES[protocol]
+def test_facts_are_those_of_its_rule(protocol):
     by_name = {fault.name: fault for fault in protocols.get(protocol).faults}
     assert [one.name for one in facts(protocol)] == list(by_name)
     for one in facts(protocol):
         fault = by_name[one.name]
-        if fault in rules.unseen:
-            assert one.lake == f"not reported: {rules.unseen[fault]}"
+        if fault.rule.unseen:
+            assert one.lake == f"not reported: {fault.rule.unseen}"
         else:
-            assert one.lake == ("`security`" if fault in rules.by_keys else f"`violations`, {fault.severity.name.lower()}")
+            assert one.lake == ("`security`" if fault.rule.by_keys else f"`violations`, {fault.severity.label}")
 
 
 def test_answers_and_reactions_of_live_peers():

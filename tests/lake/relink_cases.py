@@ -97,6 +97,7 @@ CASES = {
     # RELINK-20, RELINK-25
     "pongs": (fresh(client("ping"), client("ping"), server("pong"), server("pong"), server("pong")), {("PONG_UNSOLICITED", "to_client")}),
     "a pong of the connection before": (resumed((client("ping"),), (*RESUME, server("pong"))), {("PONG_UNSOLICITED", "to_client")}),
+    "no pong in a minute": (fresh(client("ping"), *[("wait", b"")] * 6, server("nop")), {("PONG_MISSING", "to_client")}),
     "pings": (fresh(client("ping"), server("ping"), client("pong"), server("pong")), set()),
     "a resume on a fresh link": (fresh(server("resume")), {("RESUME_UNEXPECTED", "to_client")}),
     "a second resume": (resumed((), (*RESUME, client("resume"))), {("RESUME_UNEXPECTED", "to_server")}),

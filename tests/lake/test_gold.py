@@ -2,9 +2,9 @@
 
 import pytest
 
-from wirelake.lake.gold.rules.registry import threats
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import table
+from wirelake.lake.tables.rules import threats
 from wirelake.protocols import names
 
 
@@ -95,6 +95,7 @@ def test_a_response_nobody_waits_for_is_a_violation_and_an_exchange_without_requ
         ("pong behind a large message", []),
         ("late pong", [("PONG_TIMEOUT", "to_client")]),
         ("no pong", [("PING_OVERLAPPING", "to_client"), ("PONG_TIMEOUT", "to_server")]),
+        ("never a pong", [("PONG_TIMEOUT", "to_client"), ("PONG_MISSING", "to_client")]),
         ("gone before the pong", []),
         ("not seen so long", []),
     ],
@@ -114,6 +115,7 @@ def test_what_did_not_happen_in_time_is_told_when_the_time_was_up(rows):
     assert (ping["name"], late["message_id"], (late["ts"] - ping["ts"]).total_seconds()) == ("ping", None, 10)
     assert (late["source"], late["offset"], late["length"]) == (ping["source"], ping["offset"], ping["length"])
     assert not late["ended_session"]
+    assert late["detail"] == "it came after 11.000 s"
     assert rows("violations", "no pong")[1]["ended_session"]
 
 

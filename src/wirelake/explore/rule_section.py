@@ -16,7 +16,7 @@ from wirelake.rulebook.book import book, explain_command
 
 __all__ = ["findings", "rules"]
 
-_SEVERITY: Final = {"error": "bad", "tolerated": "warn", "info": ""}
+_SEVERITY: Final = {"error": "bad", "tolerated": "warn", "warning": "", "info": ""}
 """Severity -> its colour."""
 _ORIGIN: Final = {
     "text": "The specification forbids it.",

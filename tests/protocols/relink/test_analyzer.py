@@ -382,7 +382,8 @@ def test_the_order_of_time_does_where_no_two_connections_overlap(seed):
 def test_every_rule_that_can_be_seen_is_broken_somewhere():
     broken = {one.rule for seed in range(24) for session in histories(seed) for one in analyzed(session).findings}
     visible = {fault.name for fault in Fault if fault not in NOT_SEEN}
-    assert visible - broken == {"ID_SIZES_UNKNOWN"}  # the observer of these tests has every handshake
+    # The observer of these tests has every handshake, and no history lasts a minute.
+    assert visible - broken == {"ID_SIZES_UNKNOWN", "PONG_MISSING"}
     assert broken <= visible
 
 

@@ -36,6 +36,7 @@ from wirelake.protocols.emp.messages import (
     Bye,
     Data,
     Error,
+    ErrorCode,
     Extension,
     Hello,
     Message,
@@ -368,7 +369,11 @@ class Session(StreamSession[SessionEvent]):
 
     def _take_hello(self, version: int, now: float) -> None:
         if version != VERSION:  # EMP-27
-            self.fail(Fault.VERSION_UNSUPPORTED, f"version {version}")
+            self.fail(
+                Fault.VERSION_UNSUPPORTED,
+                f"version {version}",
+                error_code=ErrorCode.PROTOCOL if self.options.answers_other_versions else None,
+            )
             return
         self._handshake_deadline = None
         self._plan_ping(now)

@@ -175,7 +175,7 @@ class BaseSession(StreamSession[SessionEvent]):
     def fail(self, fault: Fault, detail: str = "") -> None:
         """The close this fault is answered with, if any, and the end of the session."""
         if self.ended is None:
-            reason = fault.rule.reason
+            reason = fault.rule.close_reason
             is_sent = reason is not None and (self.state, self.speaker, Close) in TRANSITIONS
             if reason is not None and is_sent:
                 self._close(reason.format(detail))

@@ -185,7 +185,7 @@ class Layer1:
         except DecodeError as reason:
             fault = cast(Fault, reason.fault)
             self.unread.append(Noticed(fault, f"message {message_id}"))
-            self._result(cast(int, fault.rule.result), message_id)
+            self._result(cast(int, fault.rule.result_code), message_id)
             return None
         # In clear, the size of a payload says how long its base64 is without blanks.
         if len(text) != (base64_length(len(payload)) if is_plain else len(text.translate(None, BLANKS))):
@@ -225,12 +225,12 @@ class Layer1:
 
     def _refuse(self, row: list[int], fault: Fault, now: float) -> None:
         """WOLP-2, WOLP-4: a text that cannot be read is answered if its id can be, unless it is a result."""
-        code = fault.rule.result
+        code = fault.rule.result_code
         if code == SPLITTING and row[MESSAGE_ID] >= 0:
             count = min(max(row[FRAGMENT_COUNT], 1), self.options.limits.max_fragments)
             piece = Envelope(row[MESSAGE_ID], fragment_index=row[FRAGMENT_INDEX], fragment_count=count)
             fault = self.assembly.refuse(piece, fault, now)
-            code = fault.rule.result
+            code = fault.rule.result_code
         self.unread.append(Noticed(fault))
         if code is not None and row[MESSAGE_ID] >= 0 and row[KIND] != TextKind.RESULT:
             self._result(code, row[MESSAGE_ID])
@@ -244,7 +244,7 @@ class Layer1:
         joined = self.assembly.add(piece, now)
         if isinstance(joined, Fault):
             self.unread.append(Noticed(joined, f"message {piece.message_id}"))
-            if (code := joined.rule.result) is not None:
+            if (code := joined.rule.result_code) is not None:
                 self._result(code, piece.message_id)
             return None
         return joined
