@@ -28,7 +28,7 @@ from wirelake.lake.session import settings as session_settings
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.schema import Table, comment
 from wirelake.protocols import entry_points
-from wirelake.protocols.faults import Origin
+from wirelake.protocols.faults import Origin, Strength
 from wirelake.rulebook.book import book
 from wirelake.rulebook.facts import facts
 
@@ -166,17 +166,21 @@ def page(protocol: str) -> str:
     parts.append("## Faults\n")
     parts.append(
         "The origin of a rule is the `text` of the specification, or this side. Then it is a `ruling`, a `limit` or `local` state.\n"
-        "Only the text can be violated. All else has severity `info` in the lake, even where a live peer ends the session on it.\n"
+        "The strength says how strongly the specification itself speaks about it. Only what the text demands (`must`) can be violated.\n"
+        "What it recommends (`should`) has severity `warning` in the lake. All else has severity `info`, and so has every time that is\n"
+        "a number of ours. A live peer may still end the session on it.\n"
         "The last column names the table in which the lake reports it, or why the recorded history cannot show it.\n"
     )
     parts += [f"- `{Origin[name]}`: {said}" for name, said in _attribute_docs(Origin).items()] + [""]
+    parts += [f"- `{Strength[name]}`: {said}" for name, said in _attribute_docs(Strength).items()] + [""]
     more = ["answered with"] * answers + ["in the lake"]
-    parts.append("| " + " | ".join(["fault", "clause", "meaning", "origin", "a live peer", *more]) + " |")
-    parts.append("|---|---|---|---|---|" + "---|" * len(more))
+    parts.append("| " + " | ".join(["fault", "clause", "meaning", "origin", "strength", "a live peer", *more]) + " |")
+    parts.append("|---|---|---|---|---|---|" + "---|" * len(more))
     for fault in known:
         said = f" {fault.answer} |" if answers else ""
         clause = rule_pages.link(rules, fault.clause, rule_page)
-        parts.append(f"| `{fault.name}` | {clause} | {fault.text} | {fault.origin} | {fault.live_peer} |{said} {fault.lake} |")
+        standing = f"{fault.origin} | {fault.strength}"
+        parts.append(f"| `{fault.name}` | {clause} | {fault.text} | {standing} | {fault.live_peer} |{said} {fault.lake} |")
     return "\n".join(parts) + "\n"
 
 

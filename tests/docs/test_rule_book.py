@@ -12,7 +12,7 @@ from tests.lint.words import in_text
 
 from wirelake import protocols
 from wirelake.protocols.entry_points import OURS
-from wirelake.protocols.faults import Origin
+from wirelake.protocols.faults import Origin, Strength
 from wirelake.rulebook.book import Basis, Book, book, explain_command
 from wirelake.rulebook.facts import facts
 from wirelake.rulebook.lookup import books, look_up
@@ -105,6 +105,15 @@ def test_entries_are_written_in_short_sentences(rules: Book):
     assert [name for name, text in texts if not text.endswith(".") or not (text[0].isupper() or text[0] == "`")] == []
     sentences = [(name, one) for name, text in texts for one in re.split(r"(?<=[.:;?!])\s+", text)]
     assert [(name, one) for name, one in sentences if len(one.split()) > LONGEST] == []
+
+
+@pytest.mark.parametrize("protocol", OURS)
+def test_an_entry_is_as_binding_as_the_rules_of_the_text_that_cite_it(protocol):
+    """A fault of a recommendation is cited by an entry that says should; only there may `must` stand for what else the entry says."""
+    entries = {entry.id: entry.level for entry in book(protocol).entry}
+    for fault in protocols.get(protocol).faults:
+        if fault.origin is Origin.TEXT and fault.strength is Strength.MUST:
+            assert entries[fault.clause] == "must", fault.name
 
 
 @pytest.mark.parametrize("protocol", OURS)

@@ -78,7 +78,6 @@ def test_what_only_a_ruling_forbids_accuses_nobody(protocol, fault):
     [
         ("event_mesh", "PAYLOAD_TOO_LARGE", Severity.ERROR),  # §6.3 rejects it
         ("event_mesh", "TLV_COUNT", Severity.ERROR),  # §6.3 rejects it
-        ("event_mesh", "FIELDS_OUT_OF_ORDER", Severity.TOLERATED),  # §6.1
         ("relink", "UNUSED_BITS_SET", Severity.TOLERATED),  # must be sent as zero
         ("emp", "PING_OVERLAPPING", Severity.TOLERATED),  # must not send any additional ping
         ("emp", "REQUEST_ID_ZERO", Severity.ERROR),  # must not be used
@@ -118,6 +117,7 @@ def test_severity_follows_from_origin_and_from_what_a_session_does(fault):
         ("yamp", "HANDSHAKE_REPEATED"),  # should be the first message
         ("relink", "LINK_REFUSED"),  # should reply with a new, unique link id
         ("relink", "LINK_REPLACED"),  # should reply with the zero link id
+        ("event_mesh", "FIELDS_OUT_OF_ORDER"),  # §6.1 has an order, and §6.3 does not reject another
         ("emp", "PONG_MISSING"),
         ("yamp", "PONG_MISSING"),
         ("relink", "PONG_MISSING"),

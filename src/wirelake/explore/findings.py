@@ -15,7 +15,7 @@ from wirelake.explore.rows import rows_of
 
 if TYPE_CHECKING:
     import duckdb
-from wirelake.lake.tables.violations import GRAVITY
+from wirelake.lake.tables.severities import GRAVITY
 
 __all__ = [
     "EXAMPLES",

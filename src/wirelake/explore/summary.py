@@ -18,7 +18,7 @@ from wirelake.explore.traffic import ACTIVE, PAIRS, RATES, UNRECOGNISED, Pair, R
 
 if TYPE_CHECKING:
     import duckdb
-from wirelake.lake.tables.violations import FORBIDDEN
+from wirelake.lake.tables.severities import FORBIDDEN
 
 __all__ = ["CATEGORIES", "TOP", "Account", "Ending", "Headline", "KindLine", "LakeSummary", "Session", "Timeline", "headline", "summarise"]
 

@@ -31,7 +31,7 @@ from wirelake.rulebook.book import explain_command
 
 if TYPE_CHECKING:
     import duckdb
-from wirelake.lake.tables.violations import GRAVITY
+from wirelake.lake.tables.severities import GRAVITY
 
 __all__ = ["MOST_MESSAGES", "Comment", "IncidentOptions", "write_html"]
 

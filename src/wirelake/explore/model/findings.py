@@ -11,7 +11,7 @@ from wirelake.rulebook.book import Entry, book
 
 if TYPE_CHECKING:
     import duckdb
-from wirelake.lake.tables.violations import GRAVITY
+from wirelake.lake.tables.severities import GRAVITY
 
 __all__ = [
     "FINDING_ROWS",

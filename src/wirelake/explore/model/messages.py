@@ -16,7 +16,7 @@ from wirelake.explore.model.windows import EARLIEST, LATEST, Window, has_untimed
 
 if TYPE_CHECKING:
     import duckdb
-from wirelake.lake.tables.violations import GRAVITY
+from wirelake.lake.tables.severities import GRAVITY
 
 __all__ = ["PAGE_ROWS", "Answer", "Line", "Message", "Page", "Place", "by_ids", "count", "lines", "one", "search"]
 
@@ -341,7 +341,7 @@ def _exchanges(connection: duckdb.DuckDBPyConnection, message_id: bytes) -> list
 
 def _violations(connection: duckdb.DuckDBPyConnection, message_id: bytes) -> list[Broken]:
     rows = connection.execute(
-        "SELECT rule, clause, severity, origin, text, ended_session FROM violations WHERE message_id = ? ORDER BY {GRAVITY}, rule",
+        f"SELECT rule, clause, severity, origin, text, ended_session FROM violations WHERE message_id = ? ORDER BY {GRAVITY}, rule",
         [message_id],
     ).fetchall()
     return [Broken(*row) for row in rows]

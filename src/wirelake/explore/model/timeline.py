@@ -12,7 +12,7 @@ from wirelake.explore.model.windows import bounds, has_untimed
 
 if TYPE_CHECKING:
     import duckdb
-from wirelake.lake.tables.violations import FORBIDDEN
+from wirelake.lake.tables.severities import FORBIDDEN
 
 __all__ = ["BUCKETS", "Histogram", "histogram"]
 

@@ -15,7 +15,7 @@ from wirelake.lake.gold.incremental.minute_index import minute
 from wirelake.lake.tables import exchanges as exchanges_table
 from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.metrics import KEYS, TABLE
-from wirelake.lake.tables.violations import FORBIDDEN
+from wirelake.lake.tables.severities import FORBIDDEN
 
 __all__ = ["COLUMNS", "INPUTS", "TABLE", "TOLD", "build"]
 

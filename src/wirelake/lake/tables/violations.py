@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from wirelake.lake.tables.schema import SESSION, TIME, Table, column
 
-__all__ = ["FORBIDDEN", "GRAVITY", "TABLE"]
+__all__ = ["TABLE"]
 
 TABLE: Final = Table(
     "violations",
@@ -55,8 +55,3 @@ TABLE: Final = Table(
     ),
     "One row per rule and place. Severities `warning` and `info` mark findings that the specification does not forbid.",
 )
-
-FORBIDDEN: Final = "coalesce(severity, 'error') NOT IN ('warning', 'info')"
-"""SQL, for Spark and DuckDB: the specification forbids it, so it counts as a violation."""
-GRAVITY: Final = "CASE severity WHEN 'error' THEN 0 WHEN 'tolerated' THEN 1 WHEN 'warning' THEN 2 WHEN 'info' THEN 3 ELSE 4 END"
-"""SQL: sorts findings, the gravest first."""

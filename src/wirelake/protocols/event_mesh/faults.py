@@ -1,14 +1,14 @@
 """The faults of Event Mesh: every rule that can be broken, with clause and text.
 
 The numbers ascend in the order of checks of EMM-28: of two faults of one packet, the smaller is reported. A fault that is not tolerated
-makes a receiver drop the packet, without an answer on the wire (EMM-30).
+makes a receiver drop the packet, without an answer on the wire (EMM-30). Threats are faults of proofs, time, repetition and size (§5, §6).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from wirelake.protocols.faults import LIMIT, LOCAL, MAY, MUST, RULING, TEXT, Faults, Rule, Threat
+from wirelake.protocols.faults import LIMIT, LOCAL, MAY, MUST, RULING, SHOULD, TEXT, Faults, Rule, Threat
 
 __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
@@ -155,7 +155,7 @@ class Fault(Faults):
     QUEUE_FULL = Rule(82, "§2.3", "no more packets may wait to be sent", LIMIT, MAY, unseen="refused before anything is sent")
 
     # Tolerated on receipt, never sent.
-    FIELDS_OUT_OF_ORDER = Rule(90, "EMM-5", "the fields are not in the order senders keep", TEXT, MUST)
+    FIELDS_OUT_OF_ORDER = Rule(90, "EMM-5", "the fields are not in the order senders keep", TEXT, SHOULD)
     VALUE_UNTERMINATED = Rule(91, "EMM-10", "a value of full pieces does not end with a shorter one", RULING, MAY)
     KEY_WITHOUT_SIGNATURE = Rule(92, "EMM-33", "a public key without a signature means nothing", RULING, MAY)
 
