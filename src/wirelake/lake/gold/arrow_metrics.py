@@ -85,7 +85,7 @@ def _counts(rows: pa.Table) -> Integers:
 
 def _is_counted(severity: pa.ChunkedArray) -> pa.ChunkedArray:
     """Whether a finding is a violation: the specification forbids it. A rule that is not known counts."""
-    return pc.fill_null(pc.is_in(severity.cast(pa.string()), value_set=pa.array(VIOLATIONS)), True)
+    return pc.or_(pc.is_null(severity), pc.is_in(severity.cast(pa.string()), value_set=pa.array(VIOLATIONS)))
 
 
 def _minutes(times: pa.ChunkedArray) -> pa.ChunkedArray:
