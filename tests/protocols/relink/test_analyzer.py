@@ -75,6 +75,7 @@ ALSO_LIVE = {
     "RESUME_INCONSISTENT": "an acknowledgement that passed the observer may not have arrived",
     "RESUME_UNEXPECTED": "found only once `resume` has passed the observer",
     "TRANSACTIONS_OFF": "found",
+    "RESULT_UNNUMBERED": "after a reconnection, an observer may not know where the next result is (RELINK-28)",
 }
 """On connections that resume a link, a live link may refuse these where an observer cannot know; never the reverse."""
 

@@ -130,6 +130,9 @@ class Fault(Faults):
     UNDECIDED_OVER_LIMIT = Rule(
         77, "RELINK-24", "more bytes of undecided messages than the limit", LIMIT, MAY, unseen="the limits of a side are not on the wire"
     )
+    RESULT_UNNUMBERED = Rule(
+        78, "§3.2", "a result without a number after a rollback: it would be about the message that was rolled back", TEXT, MUST
+    )
 
     # What a caller may not ask for.
     WINDOW_FULL = Rule(80, "RELINK-17", "too many messages are unconsumed", LIMIT, MAY, unseen="refused before anything is sent")
