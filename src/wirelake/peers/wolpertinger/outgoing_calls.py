@@ -12,6 +12,7 @@ from wirelake.peers.driver import Driver
 from wirelake.protocols.wolpertinger.events import CallDone, CallFailed, CallReturned, Failure
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import error_name
+from wirelake.protocols.wolpertinger.layer2.values import native
 from wirelake.protocols.wolpertinger.session import Session
 
 __all__ = ["OutgoingCalls"]
@@ -49,7 +50,7 @@ class OutgoingCalls:
             self._waiting[call_id] = component, name, outcome
             driver.wake()
             try:
-                return await outcome
+                return native(await outcome)
             except asyncio.CancelledError:
                 self._waiting.pop(call_id, None)
                 session.cancel(call_id)
