@@ -5,7 +5,6 @@ Their docstrings, and the descriptions of their arguments, are what an agent rea
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -17,7 +16,6 @@ from wirelake.explore.filters import FIELDS, parse
 from wirelake.explore.model import findings, messages, sessions
 from wirelake.explore.model.database import Database
 from wirelake.explore.model.rows import excerpt, plain
-from wirelake.explore.query import stream
 from wirelake.lake.tables.catalog import TABLES
 
 __all__ = ["CELL_CHARACTERS", "MOST_BYTES", "MOST_ROWS", "Questions"]
@@ -47,8 +45,7 @@ FilterText = Annotated[str, Field(description=_FILTER)]
 class Questions:
     """Answers questions about one lake, of which it always reads the newest commit."""
 
-    def __init__(self, lake: Path, database: Database) -> None:
-        self._lake = lake
+    def __init__(self, database: Database) -> None:
         self._database = database
 
     def search(
@@ -158,7 +155,7 @@ class Questions:
         limit: Limit = FEW_ROWS,
     ) -> dict[str, Any]:
         """Answer SQL over the tables of the lake. It reads nothing else: no files, no network. `DESCRIBE messages` lists columns."""
-        with stream(self._lake, statement, limit=limit + 1, seen=self._database.snapshot(), limits=self._database.limits) as answer:
+        with self._database.stream(statement, limit=limit + 1) as answer:
             names = answer.schema.names
             rows = [list(row) for batch in answer for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
         return {"columns": names, "rows": [[_cell(value) for value in row] for row in rows[:limit]], "is_cut": len(rows) > limit}

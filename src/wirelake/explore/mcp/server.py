@@ -32,7 +32,7 @@ _INSTRUCTIONS: Final = (
 def build(lake: Path, database: Database) -> MCPServer[Any]:
     """Make a server that answers questions about an open lake."""
     server: MCPServer[Any] = MCPServer("wirelake", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING")
-    questions = Questions(lake, database)
+    questions = Questions(database)
     for name in TOOLS:
         question = getattr(questions, name)
         hints = ToolAnnotations(title=f"{name} in {lake.name}", read_only_hint=True, open_world_hint=False)
