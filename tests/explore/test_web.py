@@ -371,3 +371,14 @@ def walk(value: Any) -> Iterator[Any]:
 def test_times_are_whole_microseconds(client: httpx.Client) -> None:
     found = client.get("/messages.json").json()
     assert all(isinstance(one["ts"], int) for one in walk(found) if isinstance(one, dict) and "ts" in one)
+
+
+def test_an_answer_to_sql_is_bounded_and_says_so(client: httpx.Client) -> None:
+    """`range(3000000)` made a page of 75 MB."""
+    page, twin = (client.get(f"/sql{kind}", params={"sql": "SELECT range(3000000), [repeat('x', 5000)]"}) for kind in ("", ".json"))
+    assert len(page.content) < 50_000
+    assert twin.json()["left_out"] == [
+        "rows[0][0] has 3,000,000 items, 1,000 of them are here",
+        "rows[0][1][0] has 5,000 bytes, 2,000 of them are here",
+    ]
+    assert "3,000,000 items" in page.text

@@ -150,6 +150,7 @@ def _tables(descriptor: AnyProtocol, specifics: Specifics, fields: list[FieldTyp
         ("error", "The specification forbids this", "MALFORMED", "ERROR"),
         ("tolerated", "The specification forbids this, and peers read on", "PROTOCOL", "WARN"),
         ("info", "A ruling or limit of Wirelake", "PROTOCOL", "NOTE"),
+        ("more", "Only the beginning is decompressed", "UNDECODED", "WARN"),
     )
     lines = [
         f"local PROTO = Proto({quoted(name)}, {quoted(descriptor.title)})",

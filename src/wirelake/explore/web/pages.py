@@ -16,7 +16,7 @@ from wirelake.explore.bytes.read import Place, SourceGone, read
 from wirelake.explore.comments import About
 from wirelake.explore.filters import Filter, parse
 from wirelake.explore.model import exchanges, findings, messages, overview, sessions, timeline
-from wirelake.explore.model.rows import plain
+from wirelake.explore.model.bounds import Bounds, Copy, scalars
 from wirelake.explore.web import drawings
 from wirelake.explore.web.comment_pages import list_comments
 from wirelake.explore.web.diff_pages import show_diff
@@ -36,8 +36,8 @@ SEARCH_SECONDS: Final = 0.8
 """Seconds after which a list gets the messages that were found so far; it asks for more by itself."""
 SQL_ROWS: Final = 1000
 """Rows of an answer to SQL."""
-CELL_CHARACTERS: Final = 2000
-"""Characters of a cell of an answer to SQL."""
+SQL_BOUNDS: Final = Bounds(characters=4_000_000, value_characters=2_000, notes=5)
+"""The largest answer to SQL."""
 SHOWN_BYTES: Final = 1 << 20
 """Bytes of a layer that a page gets."""
 TRANSCRIPT_ROWS: Final = 300
@@ -328,26 +328,21 @@ def show_sql(explorer: Explorer, request: Request) -> View:
     sql = request.query_params.get("sql", "").strip()
     from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415 - brings Delta Lake
 
-    data: dict[str, Any] = {"sql": sql, "names": [], "rows": [], "is_cut": False, "seconds": 0.0, "error": None}
+    data: dict[str, Any] = {"sql": sql, "names": [], "rows": [], "is_cut": False, "left_out": [], "seconds": 0.0, "error": None}
     tables = {name: list(table.schema.names) for name, table in TABLES.items()}
     if sql:
         begin = time.perf_counter()
         try:
             with explorer.costly.stream(sql, limit=SQL_ROWS + 1) as answer:
                 data["names"] = answer.schema.names
-                rows = [list(row) for batch in answer for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+                rows = list(scalars(answer))
         except QueryError as error:
             return View("sql.html", data | {"error": str(error)}, {"tables": tables, "chart": None}, status=400)
-        data["rows"] = [[_cell(value) for value in row] for row in rows[:SQL_ROWS]]
+        copy = Copy(SQL_BOUNDS)
+        data["rows"] = copy.of(rows[:SQL_ROWS], "rows")
+        data["left_out"] = copy.notes
         data["is_cut"], data["seconds"] = len(rows) > SQL_ROWS, round(time.perf_counter() - begin, 3)
     return View("sql.html", data, {"tables": tables, "chart": drawings.chart(data["names"], data["rows"])})
-
-
-def _cell(value: Any) -> Any:
-    """A value of an answer to SQL; long ones are cut."""
-    if isinstance(value, bytes | str):
-        value = value[:CELL_CHARACTERS]
-    return plain(value)
 
 
 def show_state(explorer: Explorer, request: Request) -> View:
