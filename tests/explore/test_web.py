@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.explore.lakes import lake_of
-from tests.explore.rows import SPOKEN
+from tests.explore.rows import SPOKEN, message
 from tests.explore.served import served
 from tests.explore.test_bytes import emp_in_segments, emp_recording, relink_recording
 
@@ -382,3 +382,17 @@ def test_an_answer_to_sql_is_bounded_and_says_so(client: httpx.Client) -> None:
         "rows[0][1][0] has 5,000 bytes, 2,000 of them are here",
     ]
     assert "3,000,000 items" in page.text
+
+
+def test_characters_that_change_a_direction_are_written_out_in_pages_and_exact_in_data(fill: Callable[..., Path], tmp_path: Path) -> None:
+    text = "a\u202eb\u2066c\u2069d\u200fe\u061cf\u200bg"
+    row = message(0, message_id=b"m" * 16, protocol="emp", name=text, subject=text, size=1, status="ok", source="/a", offset=0, length=1)
+    with asking(fill(tmp_path / "lake", {"messages": [row]})) as client:
+        for path in ("/messages", f"/messages/{b'm'.hex() * 16}", "/sql?sql=SELECT name, [name] FROM messages"):
+            page = client.get(path).text
+            assert not re.search("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069]", page), path
+            assert r"a\u202eb\u2066c\u2069d\u200fe\u061cf\u200bg" in page
+        assert client.get("/messages.json").json()["rows"][0]["name"] == text
+        assert client.get("/sql.json?sql=SELECT name FROM messages").json()["rows"] == [[text]]
+        searched = client.get("/messages", params={"q": f"subject:{text}"}).text
+        assert f'value="subject:{text}"' in searched, "what is sent again is exact"

@@ -15,6 +15,7 @@ from typing import Any, Final
 import jinja2
 import msgspec
 from anyio import CapacityLimiter, to_thread
+from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
 from starlette.middleware import Middleware
@@ -27,6 +28,7 @@ from wirelake.errors import InputMissing, QueryError, UsageError, WirelakeError
 from wirelake.explore import formatting
 from wirelake.explore.comments import MARKS, MAX_CHARACTERS
 from wirelake.explore.filters import FIELDS
+from wirelake.explore.markup import visible
 from wirelake.explore.model.database import DEFAULT_LIMITS, Database
 from wirelake.explore.query import QueryLimits
 from wirelake.explore.visit import Visit
@@ -100,6 +102,7 @@ def _environment(explorer: Explorer) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
     environment.filters |= {
         "count": formatting.count,
@@ -110,6 +113,7 @@ def _environment(explorer: Explorer) -> jinja2.Environment:
         "many": formatting.many,
         "percent": formatting.percent,
         "name": lambda path: Path(path).name,
+        "exact": escape,  # what a form sends again; all other text is for people
     }
     environment.globals |= {"lake": explorer.name, "version": __version__, "filter_fields": FIELDS, "navigation": pages.NAVIGATION}
     environment.globals |= {"secret": explorer.secret, "marks": MARKS, "most_characters": MAX_CHARACTERS}
