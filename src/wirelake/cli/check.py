@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.own_process import without_pandas
 from wirelake.cli.terminal import json_text, say
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
@@ -76,6 +77,7 @@ def check(lake: Path, ledger: bool, fail_on: str | None, integrity: bool, form: 
     Example: wirelake check LAKE --fail-on violations,security,incomplete -T junit > results.xml
     """
     need(*TABLES)
+    without_pandas()
     concerns = [name for name in (fail_on or "").split(",") if name]
     if not integrity and not concerns:
         raise UsageError("--no-integrity leaves nothing to check: name concerns with --fail-on")

@@ -149,6 +149,7 @@ def _tables(descriptor: AnyProtocol, specifics: Specifics, fields: list[FieldTyp
         ("tolerated", "The specification forbids this, and peers read on", "PROTOCOL", "WARN"),
         ("warning", "The specification recommends otherwise", "PROTOCOL", "WARN"),
         ("info", "A ruling or limit of Wirelake", "PROTOCOL", "NOTE"),
+        ("more", "Only the beginning is decompressed", "UNDECODED", "WARN"),
     )
     lines = [
         f"local PROTO = Proto({quoted(name)}, {quoted(descriptor.title)})",

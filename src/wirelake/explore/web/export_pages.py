@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
@@ -37,8 +36,6 @@ _TITLES: Final = {
     Format.OTLP: "OpenTelemetry spans",
     Format.HTML: "incident, as one HTML page",
 }
-_writing: Final = threading.Lock()
-"""One export at a time: each has memory of its own."""
 
 
 class FileView(NamedTuple):
@@ -76,7 +73,7 @@ def write_export(explorer: Explorer, request: Request) -> FileView:
     handle, name = tempfile.mkstemp(prefix="wirelake-export-", suffix=suffix)
     path = Path(name)
     try:
-        with _writing, os.fdopen(handle, "wb") as out:
+        with os.fdopen(handle, "wb") as out:
             export(explorer.path, chosen, form, out, limits=EXPORT_LIMITS, incident=incident)
     except BaseException:
         path.unlink(missing_ok=True)
