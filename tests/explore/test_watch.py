@@ -162,6 +162,32 @@ def test_a_process_that_dies_is_said_once_and_the_peer_goes_on(caplog, tmp_path)
 
 
 @pytest.mark.slow
+def test_a_process_that_fails_is_said_once_and_the_peer_goes_on(caplog):
+    with Watcher(Told(), options={"no": "options"}) as watcher, Recorder("/dev/null", protocol="emp", watch=watcher) as recorder:
+        spoken(recorder)
+    (said,) = [one.message for one in caplog.records if one.levelname == "ERROR"]
+    assert said.startswith("watching stopped: its process failed: AttributeError(")
+
+
+@pytest.mark.slow
+def test_a_teller_that_never_returns_holds_nothing_up_for_ever():
+    told, never = threading.Event(), threading.Event()
+
+    def tell(record) -> None:
+        told.set()
+        never.wait()
+
+    with Watcher(tell, close_seconds=0.2) as watcher, Recorder("/dev/null", protocol="emp", watch=watcher) as recorder:
+        talk = recorder.connection(**SERVER)
+        talk.received(answered(77))
+        assert told.wait(SECONDS)
+        began = time.monotonic()
+    assert time.monotonic() - began < SECONDS / 2
+    assert not is_alive(watcher.process_id)
+    never.set()
+
+
+@pytest.mark.slow
 def test_a_teller_that_fails_stops_the_watching_only(caplog):
     def tell(record) -> None:
         raise ValueError("no")

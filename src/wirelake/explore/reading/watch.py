@@ -46,6 +46,8 @@ CHECK_SECONDS: Final = 1.0
 """How often it is checked what is overdue."""
 CLOSE_SECONDS: Final = 30.0
 """How long the watcher's process may do nothing at the end before it is given up."""
+END_SECONDS: Final = 1.0
+"""How long to wait for a function `tell` that does not return when all else is over."""
 GATHER_SECONDS: Final = 0.05
 """How long bytes wait for more, so that the threads here wake up rarely."""
 FRAME_BYTES: Final = 1 << 20
@@ -87,6 +89,7 @@ class Failed(NamedTuple):
     """The last answer of a watcher's process that breaks down."""
 
     reason: str
+    trace: str
 
 
 class Watcher:
@@ -135,7 +138,8 @@ class Watcher:
         try:
             self._is_ready.wait(START_SECONDS)
         except BaseException:
-            self._stop("interrupted")
+            self._is_over = True
+            self._process.kill()
             self.close()
             raise
 
@@ -174,11 +178,14 @@ class Watcher:
                 left = self._active_at + self._close_seconds - time.monotonic()
                 if left <= 0:
                     self._stop("it does nothing any more: its last findings are lost")
+                    break
                 for thread in self._threads:
-                    thread.join(min(max(left, 0.0), 0.2))
+                    thread.join(min(left, 0.2))
         finally:
             self._process.kill()  # after a second Ctrl-C it may be at work still
             self._process.wait()
+            for thread in self._threads:
+                thread.join(END_SECONDS)
             for connection in (self._requests, self._answers):
                 connection.close()
 
@@ -244,6 +251,7 @@ class Watcher:
                 self._is_ready.set()
                 if isinstance(answer, Failed):
                     self._stop(answer.reason)
+                    log.debug("%s", answer.trace)
                     return
                 for record in answer:
                     self._tell(record)

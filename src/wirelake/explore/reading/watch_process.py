@@ -30,7 +30,7 @@ def main() -> None:
     except BrokenPipeError:  # the peer is gone
         pass
     except Exception as reason:
-        answers.send(Failed("".join(traceback.format_exception(reason)).rstrip()))
+        answers.send(Failed(f"its process failed: {reason!r}", "".join(traceback.format_exception(reason))))
 
 
 def _serve(order: Order, requests: Connection, answers: Connection) -> None:
