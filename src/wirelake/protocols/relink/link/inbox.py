@@ -298,6 +298,7 @@ class Inbox:
         """The peer has all packets before this ping: they need not be repeated any more."""
         self._state.has_progressed = True
         self._refusals = 0  # announcements are the first thing that is said on a connection, before any ping
+        had_room = len(self.tombstones) < self._options.max_tombstones
         for channel, tombstone in list(self.tombstones.items()):
             if tombstone.barrier is not None and tombstone.barrier <= ping:
                 del self.tombstones[channel]
@@ -305,7 +306,8 @@ class Inbox:
             if incoming.runs:
                 incoming.runs[:] = [run for run in incoming.runs if run.barrier is None or run.barrier > ping]
                 self._advance(incoming)
-        self._finish_waiting()
+        if not had_room:
+            self._finish_waiting()
 
     # Internal.
 
@@ -318,7 +320,7 @@ class Inbox:
         self._expected_closes.discard(channel)
         self._state.incarnations += 1
         self.channels[channel] = incoming = IncomingChannel(channel, self._state.incarnations, transactional=self._transactional)
-        if was_closed:
+        if was_closed and len(self.tombstones) + 1 >= self._options.max_tombstones:
             self._finish_waiting()
         return incoming
 
