@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
@@ -9,14 +10,16 @@ from typing import Final
 from wirelake.capture.blocks.block import Source, Span
 from wirelake.capture.blocks.read_split import StepReader
 from wirelake.capture.containers.walk import Walk
+from wirelake.capture.record.recorder import Recorder
 from wirelake.explore.reading.analysis import Counter
 from wirelake.explore.reading.engine import Chain, ReadOptions
 from wirelake.explore.reading.inputs import Pipe, items_of
 from wirelake.explore.reading.records import Record
 from wirelake.protocols import names
 
-__all__ = ["LiveReading"]
+__all__ = ["LiveReading", "warm_up"]
 
+_NOBODY: Final = ("127.0.0.1", 1)
 _SOURCE: Final = Source("live", blake2b(b"live", digest_size=8).digest(), 0)
 
 
@@ -49,3 +52,13 @@ class LiveReading:
     def end(self) -> Iterator[Record]:
         """The records of what is left when nothing more comes."""
         return self._chain.end()
+
+
+def warm_up() -> None:
+    """Read a recording of nothing: what the first bytes need is loaded before there are any."""
+    pieces: list[bytes] = []
+    with Recorder(os.devnull, protocol=names()[0], watch=pieces.append) as recorder:
+        recorder.connection(role="server", local=_NOBODY, remote=_NOBODY).received(b"\n" * 128)
+    scratch = LiveReading(ReadOptions())
+    for _ in (*scratch.read(b"".join(pieces)), *scratch.end()):
+        pass

@@ -35,13 +35,14 @@ def main() -> None:
 
 def _serve(order: Order, requests: Connection, answers: Connection) -> None:
     from wirelake.explore.reading.engine import ReadOptions  # noqa: PLC0415 - takes a second: signals are ignored by then
-    from wirelake.explore.reading.live_reading import LiveReading  # noqa: PLC0415
+    from wirelake.explore.reading.live_reading import LiveReading, warm_up  # noqa: PLC0415
 
     reading = LiveReading(order.options or ReadOptions())
 
     def answer(records: Iterable[Record]) -> None:
         answers.send([one for one in records if order.messages or not isinstance(one, Message)])
 
+    warm_up()
     answer(())
     while True:
         try:
