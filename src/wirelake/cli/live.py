@@ -180,7 +180,7 @@ def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[R
         yield None
         return
     with contextlib.ExitStack() as stack:
-        watch = stack.enter_context(watching(protocol)) if options.watch else None
+        watch = stack.enter_context(watching()) if options.watch else None
         limits = {} if path is None else {"max_bytes": options.record_max_size, "max_seconds": options.record_max_time}
         recorder = Recorder(
             Path(os.devnull) if path is None else path,

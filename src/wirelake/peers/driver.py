@@ -109,6 +109,8 @@ class Driver:
         self._waits: set[asyncio.Timeout] = set()
         self.trouble = ""
         """The error of TLS when it ended the connection, for instance that it wants a certificate of ours."""
+        self.is_broken = False
+        """The connection was reset or given up: the peer did not close it."""
         self._hurry: float | None = None
         self.since = self.active_at = self._loop.time()
         """When it began, and when bytes came or were sent last."""
@@ -334,6 +336,7 @@ class Driver:
 
     def _take_end(self, reason: OSError | None) -> None:
         """The peer closed the connection, or it broke."""
+        self.is_broken = reason is not None
         if isinstance(reason, ssl.SSLError):
             self.trouble = plain(reason)
         self._session.receive_eof(self.now)
@@ -467,6 +470,7 @@ class Driver:
                     continue
             log.warning("gave up on %s: it reads nothing", self._stream.remote)
             self._stream.abort()
+            self.is_broken = True
             self._session.receive_eof(self.now)
             self._settle()
 

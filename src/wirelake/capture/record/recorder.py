@@ -14,8 +14,8 @@ one record. Wireshark stops reading at a record over 256 KiB; the lake does not.
 Backpressure: there is none on the peer. Records wait in memory until they are `flush_bytes` together; then the call that adds the next one
 writes them. A timer thread writes what waits for `flush_seconds`. The recorder needs no event loop, and any thread may use it.
 
-`watch` gets the same bytes that go to the file, record by record, as soon as they are made: `wirelake.explore.reading.watch` reads them
-and tells which rule a peer breaks. It must neither block nor raise. Without a file to keep, record to `os.devnull`.
+`watch` gets the same bytes that go to the file, record by record, as soon as they are made: `wirelake.explore.reading.watch` hands them to
+a process that tells which rule a peer breaks. It must neither block nor raise. Without a file to keep, record to `os.devnull`.
 
 A recording never disturbs the connection it records: `sent`, `received`, `finished` and `closed` do not raise when the disk is full. The
 recorder logs the failure at once and stops recording. `failure` keeps it, and the next `flush()` or `close()` raises it, once.
