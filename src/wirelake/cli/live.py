@@ -113,11 +113,16 @@ def live_output(options: LiveOptions) -> Iterator[None]:
         output.err.close()
 
 
-def compile_scanner(protocol: str) -> None:
-    """Compile a protocol's scanner before anything listens: the first client would wait for it, perhaps beyond its handshake timeout."""
+def compile_scanner(protocol: str, *more: Callable[[], None]) -> None:
+    """Compile a protocol's scanner, and what `more` compiles, before anything listens.
+
+    The first client would wait for it, perhaps beyond its handshake timeout.
+    """
     use_compiled()
     descriptor = protocols.get(protocol)
     list(descriptor.buffer(descriptor.limits()).feed(b"\n" * COMPILED_BYTES))
+    for compile_more in more:
+        compile_more()
 
 
 def say(text: str) -> None:

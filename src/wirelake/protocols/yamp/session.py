@@ -27,6 +27,7 @@ from wirelake.protocols.yamp.messages import Cancel, Event, MessageType, Request
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.yamp.requests import IncomingRequests, OutgoingRequests, Pending, Taken
 from wirelake.protocols.yamp.serializers.bodies import BodyRejected, pack, pack_text, unpack
+from wirelake.protocols.yamp.serializers.bounds import compile_walks
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.wire import user
 
@@ -156,6 +157,11 @@ class Session(BaseSession):
             self._events.append(RequestExpired(uid))
             if self.options.kill_on_timeout:  # YAMP-41
                 self._say(Cancel(self._uids.next(), pending.uri, uid, True))
+
+    def compile(self) -> None:
+        """Compile the scanner, and the walks of bodies."""
+        super().compile()
+        compile_walks()
 
     # Internals.
 

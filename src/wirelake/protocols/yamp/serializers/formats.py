@@ -13,8 +13,9 @@ from xml.parsers import expat
 
 from wirelake.errors import MissingExtra
 from wirelake.extras import library
-from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds, TooMuch, count_bson, count_cbor
+from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds, TooMuch, check
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Json, Msgpack, Registry, Serializer
+from wirelake.protocols.yamp.serializers.structure import walk_bson, walk_cbor
 
 __all__ = ["Bson", "Cbor", "Protobuf", "Xml", "installed", "named"]
 
@@ -30,15 +31,15 @@ class Bson:
 
     def parse(self, data: bytes, /) -> Any:
         """The document; raises TooMuch if it goes beyond the bounds."""
-        if len(data) > self._bounds.max_items:
-            self._bounds.check(count_bson(data, self._bounds.max_items))
+        check(walk_bson, data, self._bounds)
         return self._parse(data)
 
 
 class Cbor:
     """CBOR (RFC 8949) through `cbor2`: one item, nothing after it.
 
-    Duplicate keys are refused, and so are tags that make much of little: references to other items, regular expressions, MIME messages.
+    Keys of maps and members of sets are text, bytes, booleans or integers of 64 bits; others are refused. So are duplicate keys, and tags
+    that make much of little: references to other items, regular expressions, MIME messages.
     """
 
     def __init__(self, bounds: Bounds = DEFAULT_BOUNDS) -> None:
@@ -58,8 +59,7 @@ class Cbor:
 
     def parse(self, data: bytes, /) -> Any:
         """The item; raises TooMuch if it goes beyond the bounds."""
-        if len(data) > self._bounds.max_items:
-            self._bounds.check(count_cbor(data, self._bounds.max_items))
+        check(walk_cbor, data, self._bounds)
         source = _Source(data)
         item = self._library.CBORDecoder(
             source, allow_duplicate_keys=False, max_depth=self._bounds.max_depth, semantic_decoders=self._tags
@@ -131,13 +131,15 @@ class Xml:
 
     def _measure(self, data: bytes) -> None:
         """Read the elements without keeping any; other faults are left to the reader that does."""
+        if data.count(b"<") <= min(self._bounds.max_depth, self._bounds.max_elements) - data.count(b"="):
+            return
         count = depth = 0
 
-        def started(*_: Any) -> None:
+        def started(_: str, attributes: list[str]) -> None:
             nonlocal count, depth
-            count, depth = count + 1, depth + 1
+            count, depth = count + 1 + len(attributes) // 2, depth + 1
             if count > self._bounds.max_elements or depth > self._bounds.max_depth:
-                raise TooMuch(f"element {count}, {depth} inside each other: over max_elements or max_depth")
+                raise TooMuch(f"{count} elements and attributes, {depth} inside each other: over max_elements or max_depth")
 
         def ended(*_: Any) -> None:
             nonlocal depth
@@ -147,6 +149,7 @@ class Xml:
             raise TooMuch("entities are refused")
 
         parser = expat.ParserCreate()
+        parser.ordered_attributes = True
         parser.EntityDeclHandler = entity
         parser.StartElementHandler, parser.EndElementHandler = started, ended
         with contextlib.suppress(expat.ExpatError):
