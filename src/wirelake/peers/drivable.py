@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 __all__ = ["Drivable"]
@@ -51,6 +51,18 @@ class Drivable(Protocol):
     def events(self) -> list[Any]: ...
     def pause(self) -> None: ...
     def resume(self, now: float) -> None: ...
+    @property
+    def inflated(self) -> int:
+        """How many bytes were made by decompressing so far."""
+
+    @property
+    def job(self) -> Callable[[], Any] | None:
+        """Work that takes long and needs nothing of the session: for a thread.
+
+        Until `finish` gets its outcome, the session takes nothing more of the peer. The owner receives no more bytes meanwhile.
+        """
+
+    def finish(self, outcome: Any, now: float) -> None: ...
     @property
     def asked(self) -> int:
         """A number that changes with every message that the peer must answer in time, such as a ping."""

@@ -11,7 +11,7 @@ from wirelake.errors import LocalProtocolError
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.serializers.registry import Serializer
 
-__all__ = ["BodyRejected", "pack", "pack_text", "unpack"]
+__all__ = ["BodyRejected", "attempt", "pack", "pack_text", "unpack"]
 
 LARGE: Final = 64 * 1024
 """Bytes of a body from which it is parsed without the garbage collector.
@@ -51,6 +51,14 @@ def pack_text(serializer: Serializer, text: str) -> bytes:
         except LocalProtocolError:
             continue
     return b""
+
+
+def attempt(serializer: Serializer, data: bytes) -> Any:
+    """The body of bytes, or the BodyRejected that `unpack` raises."""
+    try:
+        return unpack(serializer, data)
+    except BodyRejected as rejected:
+        return rejected
 
 
 def unpack(serializer: Serializer, data: bytes) -> Any:
