@@ -15,6 +15,9 @@ from tests.protocols.yamp import speech
 
 from wirelake.peers import emp, yamp
 from wirelake.protocols.emp.messages import Compression, Data, Scheme
+from wirelake.protocols.emp.session import Session as EmpSession
+from wirelake.protocols.emp.state_machine import Speaker as EmpSpeaker
+from wirelake.protocols.emp.wire import encode
 from wirelake.protocols.wolpertinger.options import Options as WolpertingerOptions
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import Speaker
@@ -176,3 +179,27 @@ def test_what_wolpertinger_inflates_is_counted_with_its_tags_and_also_when_it_is
     assert session.inflated - before == MIB + 1
     session.receive(line(3, document), 0.0)
     assert session.inflated - before == MIB + 1
+
+
+def test_frames_behind_much_that_was_inflated_wait_for_another_turn_and_stay_in_order():
+    """Also those that a session takes in bulk."""
+    session = EmpSession(EmpSpeaker.SERVER, QUIET)
+    session.inflated_a_turn = MIB
+    session.start(0.0)
+    session.receive(HELLO, 0.0)
+    session.events()
+    large, small = [encode(PACKED)] * 4, [encode(Data(bytes((number,)))) for number in range(40)]
+    session.receive(b"".join([*large[:2], *small, *large[2:], *small]), 0.0)
+    turns = [[len(event.body) for event in session.events()]]
+    while (job := session.job) is not None:
+        session.finish(job(), 0.0)
+        turns.append([len(event.body) for event in session.events()])
+    assert turns == [[MIB, MIB], [1] * 40 + [MIB, MIB], [1] * 40]
+
+
+def test_a_session_whose_owner_does_no_jobs_takes_everything_at_once():
+    session = EmpSession(EmpSpeaker.SERVER, QUIET)
+    session.start(0.0)
+    session.receive(HELLO + encode(PACKED) * 5, 0.0)
+    assert len(session.events()) == 6
+    assert session.job is None

@@ -13,6 +13,8 @@ class Drivable(Protocol):
 
     ended: Any
     """None, or how it ended: `here` is true if this side ended it, `fault` is the broken rule."""
+    inflated_a_turn: float
+    """Decompressed bytes after which the session leaves the rest of a receipt to a `job`; the owner sets it if it does jobs."""
     sent_sizes: Sequence[int]
     """How long the frames of the last `output` are, if it was large."""
 

@@ -52,6 +52,8 @@ BUDGET: Final = 2
 """… because too much was decompressed in too little time."""
 JOB: Final = 4
 """… because a thread is at work on what was read."""
+INFLATED_A_TURN: Final = 1024 * 1024
+"""Decompressed bytes after which the rest of a receipt waits for another turn: others are served in between."""
 BURST: Final = 1.0
 """Seconds of its budget that a connection may use at once."""
 SLICE: Final = 64 * 1024
@@ -123,6 +125,7 @@ class Driver:
         self._late_end: tuple[OSError | None] | None = None
         """The end of the stream, if it came while a job was under way."""
         self._inflated_rate = inflated_rate
+        session.inflated_a_turn = INFLATED_A_TURN
         self._inflated = session.inflated
         """What the session had decompressed when it was asked last."""
         self._paid_until = 0.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from wirelake.protocols.buffer import LARGE, Buffer, Frames
 
@@ -12,8 +13,6 @@ __all__ = ["StreamSession"]
 EventT = TypeVar("EventT")
 Incoming = tuple[bytes, list[int], list[int]]
 """Bytes, the row of a frame in them, and the parts of its batch."""
-INFLATED_A_TURN: Final = 1024 * 1024
-"""Decompressed bytes after which the rest of a receipt waits for another turn of the owner: others are served in between."""
 
 
 def _nothing() -> None:
@@ -39,6 +38,8 @@ class StreamSession(Generic[EventT]):
     _inflated = 0
     """Bytes that decompressing made so far."""
     job: Callable[[], Any] | None = None
+    """See Drivable."""
+    inflated_a_turn: float = math.inf
     """See Drivable."""
     _incoming: Iterator[Incoming] = iter(())
     """Frames that arrived together with one that left a `job`."""
@@ -109,7 +110,7 @@ class StreamSession(Generic[EventT]):
         """Take the outcome of `job`, and go on with what arrived together with its frame; see Drivable."""
         self.job = None
         self._take_outcome(outcome)
-        enough = self.inflated + INFLATED_A_TURN
+        enough = self.inflated + self.inflated_a_turn
         for taken, row, parts in self._incoming:
             if self.ended is not None:
                 return
@@ -129,7 +130,7 @@ class StreamSession(Generic[EventT]):
     def _take_row(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
         """Take one frame of the peer."""
 
-    def _pause_above(self, enough: int) -> None:
+    def _pause_above(self, enough: float) -> None:
         """Leave the rest to another turn of the owner if so much was decompressed in this one."""
         if self.job is None and self.inflated > enough:
             self.job = _nothing

@@ -61,7 +61,7 @@ from wirelake.protocols.emp.state_machine import INITIAL, TRANSITIONS, Speaker, 
 from wirelake.protocols.emp.wire import blocks, buffer, data, encode, exchange
 from wirelake.protocols.kernel import FAULT, FAULT_AT, KIND, PARTS, START
 from wirelake.protocols.reply_timer import ReplyClock
-from wirelake.protocols.stream_session import INFLATED_A_TURN, StreamSession
+from wirelake.protocols.stream_session import StreamSession
 
 if TYPE_CHECKING:
     import numpy as np
@@ -229,7 +229,7 @@ class Session(StreamSession[SessionEvent]):
                 else:
                     self._take(data, *seen, now)
             return
-        enough = self._inflated + INFLATED_A_TURN
+        enough = self._inflated + self.inflated_a_turn
         batches = iter(self._buffer.feed(data))
         for taken, rows, parts in batches:
             if self._hello_due is not None:

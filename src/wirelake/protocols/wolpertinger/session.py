@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from wirelake.protocols.stream_session import INFLATED_A_TURN
 from wirelake.protocols.wolpertinger.base_session import BaseSession
 from wirelake.protocols.wolpertinger.events import (
     Authenticated,
@@ -108,7 +107,7 @@ class Session(BaseSession):
         if (texts := buffer.texts(data)) is not None:  # by far the commonest
             self._receive_texts(texts, now)
             return
-        enough = self.inflated + INFLATED_A_TURN
+        enough = self.inflated + self.inflated_a_turn
         batches = iter(buffer.feed(data))
         for taken, rows, parts in batches:
             left = iter(rows)
