@@ -23,6 +23,8 @@ from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import Speaker
 from wirelake.protocols.yamp import STANDARD
 from wirelake.protocols.yamp.messages import Close
+from wirelake.protocols.yamp.session import Session as YampSession
+from wirelake.protocols.yamp.state_machine import Speaker as YampSpeaker
 
 LARGE = 2_000_000
 BODY = b'"' + b"x" * LARGE + b'"'
@@ -182,19 +184,19 @@ def test_what_wolpertinger_inflates_is_counted_with_its_tags_and_also_when_it_is
 
 
 def test_frames_behind_much_that_was_inflated_wait_for_another_turn_and_stay_in_order():
-    """Also those that a session takes in bulk."""
+    """Also those that a session takes in bulk, without the scanner: they must not overtake."""
     session = EmpSession(EmpSpeaker.SERVER, QUIET)
     session.inflated_a_turn = MIB
     session.start(0.0)
     session.receive(HELLO, 0.0)
     session.events()
-    large, small = [encode(PACKED)] * 4, [encode(Data(bytes((number,)))) for number in range(40)]
-    session.receive(b"".join([*large[:2], *small, *large[2:], *small]), 0.0)
+    large, small = [encode(PACKED)] * 4, [encode(Data(bytes((number,)))) for number in range(200)]
+    session.receive(b"".join([*large[:2], *small, *large[2:], *small, *small]), 0.0)
     turns = [[len(event.body) for event in session.events()]]
     while (job := session.job) is not None:
         session.finish(job(), 0.0)
         turns.append([len(event.body) for event in session.events()])
-    assert turns == [[MIB, MIB], [1] * 40 + [MIB, MIB], [1] * 40]
+    assert turns == [[MIB, MIB], [1] * 200 + [MIB, MIB], [1] * 400]
 
 
 def test_a_session_whose_owner_does_no_jobs_takes_everything_at_once():
@@ -202,4 +204,16 @@ def test_a_session_whose_owner_does_no_jobs_takes_everything_at_once():
     session.start(0.0)
     session.receive(HELLO + encode(PACKED) * 5, 0.0)
     assert len(session.events()) == 6
+    assert session.job is None
+
+
+def test_the_outcome_of_a_job_after_the_end_of_its_session_is_dropped():
+    session = YampSession(YampSpeaker.SERVER, yamp.Options(max_body_inline=1), draw=bytes)
+    session.start(0.0)
+    session.receive(speech.handshake() + speech.event(body=b"[1]") + speech.event(body=b"2"), 0.0)
+    job = session.job
+    session.bye()
+    session.events()
+    session.finish(job(), 0.0)
+    assert session.events() == []
     assert session.job is None

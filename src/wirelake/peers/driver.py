@@ -122,8 +122,6 @@ class Driver:
         self._readable.set()
         self._holds = 0
         """Why nothing is read: bits of `OWNER`, `BUDGET`, `JOB`."""
-        self._late_end: tuple[OSError | None] | None = None
-        """The end of the stream, if it came while a job was under way."""
         self._inflated_rate = inflated_rate
         session.inflated_a_turn = INFLATED_A_TURN
         self._inflated = session.inflated
@@ -287,7 +285,7 @@ class Driver:
 
     def _take_outcome(self, done: asyncio.Future[Any]) -> None:
         now = self._loop.time()
-        if self._session.ended is None and not done.cancelled():
+        if not done.cancelled():
             try:
                 self._session.finish(done.result(), now)
                 self._settle(self._gather)
@@ -299,8 +297,6 @@ class Driver:
                 self._work(now)
                 return
         self._go_on(JOB)
-        if self._late_end is not None:
-            self._take_end(*self._late_end)
 
     def _release(self) -> None:
         """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
@@ -420,9 +416,6 @@ class Driver:
 
     def _take_end(self, reason: OSError | None) -> None:
         """The peer closed the connection, or it broke."""
-        if self._holds & JOB:
-            self._late_end = (reason,)
-            return
         if isinstance(reason, ssl.SSLError):
             self.trouble = plain(reason)
         self._session.receive_eof(self.now)

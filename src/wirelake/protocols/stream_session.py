@@ -109,6 +109,8 @@ class StreamSession(Generic[EventT]):
     def finish(self, outcome: Any, now: float) -> None:
         """Take the outcome of `job`, and go on with what arrived together with its frame; see Drivable."""
         self.job = None
+        if self.ended is not None:
+            return
         self._take_outcome(outcome)
         enough = self.inflated + self.inflated_a_turn
         for taken, row, parts in self._incoming:

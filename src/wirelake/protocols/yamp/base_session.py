@@ -254,7 +254,7 @@ class BaseSession(StreamSession[SessionEvent]):
 
     def _take_outcome(self, outcome: Any) -> None:
         then, self._then = self._then, None
-        if then is not None and self.ended is None:
+        if then is not None:
             then(outcome)
 
     def _take_row(self, data: bytes, row: list[int], _: list[int], now: float) -> None:
