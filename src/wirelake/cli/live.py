@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import gc
 import io
 import logging
 import os
@@ -114,7 +115,7 @@ def live_output(options: LiveOptions) -> Iterator[None]:
 
 
 def compile_scanner(protocol: str, *more: Callable[[], None]) -> None:
-    """Compile a protocol's scanner, and what `more` compiles, before anything listens.
+    """Compile a protocol's scanner, and what `more` compiles, before anything listens; all that was loaded for it stays.
 
     The first client would wait for it, perhaps beyond its handshake timeout.
     """
@@ -123,6 +124,7 @@ def compile_scanner(protocol: str, *more: Callable[[], None]) -> None:
     list(descriptor.buffer(descriptor.limits()).feed(b"\n" * COMPILED_BYTES))
     for compile_more in more:
         compile_more()
+    gc.freeze()  # what was imported so far stays: the collector need not look at a million objects of Numba again and again
 
 
 def say(text: str) -> None:

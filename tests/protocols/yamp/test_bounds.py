@@ -69,6 +69,10 @@ BOMBS = {
     "json: a string without an end, full of quotes": (Json(), b"[" * 300 + b'"\\' * 700_000),
     "xml: too many elements": (Xml(), b"<a>" + b"<b/>" * 100_000 + b"</a>"),
     "xml: too many attributes": (Xml(bounds=Bounds(max_elements=999)), b"<a " + b" ".join(b'b%d="1"' % n for n in range(999)) + b"/>"),
+    "xml: too many attributes of one element": (
+        Xml(),
+        b"<a>" + b"<b>'\"</b>" * 300 + b"<c " + b" ".join(b"c%d='>'" % n for n in range(1001)) + b"/></a>",
+    ),
     "xml: too deep": (Xml(), b"<a>" * 257 + b"</a>" * 257),
     "xml: entities": (Xml(), b'<!DOCTYPE a [<!ENTITY x "y"><!ENTITY z "&x;&x;">]><a>&z;</a>'),
     "bson: too many items": (Bson(bounds=LITTLE), bson.encode({"a": [None] * 10})),
@@ -87,6 +91,14 @@ def test_a_bomb_is_refused_and_takes_little_memory(name):
         assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_quotes_outside_of_tags_are_no_attributes():
+    many = '"x" ' * 2000
+    body = f"<?p {many}?><!--{many}--><a>{many}<b>{many}</b><![CDATA[{many}]]>{'<c/>' * 300}</a>"
+    assert Xml().parse(body.encode())["a"]["b"] == many.strip()
+    attributes = " ".join(f"c{number}='1'" for number in range(1000))
+    assert len(Xml().parse(f"<a {attributes}/>".encode())["a"]) == 1000
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,9 @@ class Bounds(msgspec.Struct, frozen=True):
     max_items: int = 1_000_000
     """Items of a body: numbers, strings, containers; each can take a hundred bytes of memory."""
     max_elements: int = 100_000
-    """Elements and attributes of an XML body, which are slow to read."""
+    """Elements and attributes of an XML body, which are slow to read; it may have four times as many tags and comments."""
+    max_attributes: int = 1000
+    """Attributes of one element of XML: its parser in C reads them without a pause."""
     max_depth: int = 256
     """Containers inside each other."""
     max_digits: int = 4300

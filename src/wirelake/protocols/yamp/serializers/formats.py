@@ -6,6 +6,7 @@ The library of each is loaded when its serializer is made.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -101,6 +102,10 @@ class _Source:
         return False
 
 
+_ATTRIBUTES: Final = rb"""<[^<>!?/](?:[^<>"']*+(?:"[^"<]*+"|'[^'<]*+')){%d}"""
+"""A tag of XML with so many attributes: it has no other quotes, and `<` is never inside."""
+
+
 class Xml:
     """XML through `xmltodict`: a body is a mapping with one key, the root element.
 
@@ -131,8 +136,13 @@ class Xml:
 
     def _measure(self, data: bytes) -> None:
         """Read the elements without keeping any; other faults are left to the reader that does."""
-        if data.count(b"<") <= min(self._bounds.max_depth, self._bounds.max_elements) - data.count(b"="):
+        tags = data.count(b"<")
+        if tags <= min(self._bounds.max_depth, self._bounds.max_elements) - data.count(b"="):
             return
+        if tags > 4 * self._bounds.max_elements:
+            raise TooMuch(f"{tags} tags and comments: over four times max_elements")
+        if re.search(_ATTRIBUTES % (self._bounds.max_attributes + 1), data):
+            raise TooMuch(f"an element has over {self._bounds.max_attributes} attributes (max_attributes)")
         count = depth = 0
 
         def started(_: str, attributes: list[str]) -> None:
