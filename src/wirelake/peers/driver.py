@@ -52,7 +52,7 @@ BUDGET: Final = 2
 """… because too much was decompressed in too little time."""
 JOB: Final = 4
 """… because a thread is at work on what was read."""
-INFLATED_A_TURN: Final = 1024 * 1024
+INFLATED_A_TURN: Final = 256 * 1024
 """Decompressed bytes after which the rest of a receipt waits for another turn: others are served in between."""
 BURST: Final = 1.0
 """Seconds of its budget that a connection may use at once."""

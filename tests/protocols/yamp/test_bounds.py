@@ -175,6 +175,35 @@ def test_every_form_of_a_walk_reads_any_bytes_alike(data):
         assert count <= 21
 
 
+def parsed(parse, data: bytes) -> bool:
+    try:
+        parse(data)
+    except Exception:
+        return False
+    return True
+
+
+PARSERS = {"msgpack": (walk_msgpack, msgspec.msgpack.decode), "cbor": (walk_cbor, cbor2.loads)}
+HEADS = st.sampled_from([bytes((head,)) for head in bytes.fromhex("81 82 92 a1 a2 bf 9f ff 5f 7f 61 c2 d8 f6 dc c4")])
+
+
+@each("name", PARSERS)
+@given(data=st.lists(HEADS | st.binary(max_size=3), max_size=12).map(b"".join))
+def test_a_walk_ends_where_the_parser_does(name, data):
+    """Else a key behind the end of the walk would not be looked at."""
+    walk, parse = PARSERS[name]
+    end = next((size for size in range(len(data) + 1) if parsed(parse, data[:size])), None)
+    if end is not None:
+        _, fault, at = walked(walk, data)
+        assert fault or at == end
+
+
+def test_bytes_after_an_item_are_refused():
+    for make, body in ((Cbor, b"\x01\x02"), (Msgpack, b"\x01\x02"), (Json, b"1 2")):
+        with pytest.raises(BodyRejected):
+            unpack(make(), body)
+
+
 # Maps with one key, None for each value.
 KEYS = {
     "msgpack: an array": (Msgpack, b"\x81\x92\x01\x02\xc0"),

@@ -50,8 +50,8 @@ Walk = Callable[[Octets, int, Numbers, tuple[int, int, int]], tuple[int, int, in
 """A kernel that walks a body: bytes, where they end, a table of levels, limits; returns items, the rule broken, and where."""
 
 
-def check(walk: Walk, data: bytes, bounds: Bounds) -> int:
-    """The items of a body; raises TooMuch if it goes beyond the bounds."""
+def check(walk: Walk, data: bytes, bounds: Bounds) -> tuple[int, int]:
+    """The items of a body, and the offset where it ends; raises TooMuch if it goes beyond the bounds."""
     limits = (bounds.max_items, bounds.max_depth, bounds.max_integer_keys)
     deepest = min(bounds.max_depth, len(data))
     fast = kernel.active(walk) if (ready := kernel.ready.get(walk)) is None else cast(Walk, ready)
@@ -60,7 +60,7 @@ def check(walk: Walk, data: bytes, bounds: Bounds) -> int:
     else:
         count, fault, at = fast(kernel.array(data, compiled=True), len(data), kernel.table(deepest, LEVEL, compiled=True), limits)
     if fault == FINE:
-        return count
+        return count, at
     if fault == MANY:
         raise _too_many(bounds)
     if fault == DEEP:

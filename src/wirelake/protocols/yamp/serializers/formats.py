@@ -60,14 +60,10 @@ class Cbor:
 
     def parse(self, data: bytes, /) -> Any:
         """The item; raises TooMuch if it goes beyond the bounds."""
-        check(walk_cbor, data, self._bounds)
-        source = _Source(data)
-        item = self._library.CBORDecoder(
-            source, allow_duplicate_keys=False, max_depth=self._bounds.max_depth, semantic_decoders=self._tags
-        ).decode()
-        if source.at != len(data):
-            raise ValueError(f"{len(data) - source.at} bytes after the item")
-        return item
+        _, end = check(walk_cbor, data, self._bounds)
+        if end < len(data):
+            raise ValueError(f"{len(data) - end} bytes after the item")
+        return self._library.loads(data, allow_duplicate_keys=False, max_depth=self._bounds.max_depth, semantic_decoders=self._tags)
 
 
 _REFUSED_TAGS: Final = (25, 28, 29, 35, 36, 256)
@@ -81,25 +77,6 @@ _DIGITS_OF_A_BYTE: Final = 2.41
 
 def _refuse(*_: Any) -> Any:
     raise TooMuch("a tag that is not read: a reference, a regular expression or a MIME message")
-
-
-class _Source:
-    """Bytes that are read from the front, so that one can see where the item ended."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.at = 0
-
-    def read(self, size: int) -> bytes:
-        piece = self._data[self.at : self.at + size]
-        self.at += len(piece)
-        return piece
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
 
 
 _ATTRIBUTES: Final = rb"""<[^<>!?/](?:[^<>"']*+(?:"[^"<]*+"|'[^'<]*+')){%d}"""
