@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import gc
 import io
 import logging
 import os
@@ -113,11 +114,17 @@ def live_output(options: LiveOptions) -> Iterator[None]:
         output.err.close()
 
 
-def compile_scanner(protocol: str) -> None:
-    """Compile a protocol's scanner before anything listens: the first client would wait for it, perhaps beyond its handshake timeout."""
+def compile_scanner(protocol: str, *more: Callable[[], None]) -> None:
+    """Compile a protocol's scanner, and what `more` compiles, before anything listens; all that was loaded for it stays.
+
+    The first client would wait for it, perhaps beyond its handshake timeout.
+    """
     use_compiled()
     descriptor = protocols.get(protocol)
     list(descriptor.buffer(descriptor.limits()).feed(b"\n" * COMPILED_BYTES))
+    for compile_more in more:
+        compile_more()
+    gc.freeze()  # what was imported so far stays: the collector need not look at a million objects of Numba again and again
 
 
 def say(text: str) -> None:

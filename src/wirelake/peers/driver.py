@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
@@ -45,6 +46,16 @@ slowed down far more by that than compiling could gain.
 """
 LITTLE: Final = 4096
 """Bytes given since the system was asked last that count as gone at once: to ask takes as long as to send them."""
+OWNER: Final = 1
+"""Nothing is read because the owner has enough."""
+BUDGET: Final = 2
+"""… because too much was decompressed in too little time."""
+JOB: Final = 4
+"""… because a thread is at work on what was read."""
+INFLATED_A_TURN: Final = 256 * 1024
+"""Decompressed bytes after which the rest of a receipt waits for another turn: others are served in between."""
+BURST: Final = 1.0
+"""Seconds of its budget that a connection may use at once."""
 SLICE: Final = 64 * 1024
 """Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
 
@@ -65,11 +76,14 @@ class Driver:
         record: Connection | None = None,
         messages: Callable[[], list[bytes]] | None = None,
         gather: bool = False,
+        inflated_rate: float = math.inf,
     ) -> None:
         """With `messages`, what the session has to say comes from there if the stream keeps messages apart.
 
         With `gather`, what a receipt makes the session say waits for handlers that answer at once, or else for this turn of the loop to
         end: a protocol that confirms what it receives then says so together with what its owner answers or asks next.
+
+        `inflated_rate` is the budget a second of what the session decompresses: beyond it, reading waits until its time has come.
         """
         self._session = session
         self._stream = stream
@@ -106,6 +120,14 @@ class Driver:
         """When the timer fires; not every loop's handle can say so of a moment that has passed."""
         self._readable = asyncio.Event()
         self._readable.set()
+        self._holds = 0
+        """Why nothing is read: bits of `OWNER`, `BUDGET`, `JOB`."""
+        self._inflated_rate = inflated_rate
+        session.inflated_a_turn = INFLATED_A_TURN
+        self._inflated = session.inflated
+        """What the session had decompressed when it was asked last."""
+        self._paid_until = 0.0
+        """When all that was decompressed so far is within the budget."""
         self._waits: set[asyncio.Timeout] = set()
         self.trouble = ""
         """The error of TLS when it ended the connection, for instance that it wants a certificate of ours."""
@@ -211,22 +233,72 @@ class Driver:
 
     def hold(self) -> None:
         """Back-pressure for the peer: stop reading."""
+        self._hold(OWNER)
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self._holds & OWNER:
+            self._go_on(OWNER)
+
+    # Inside.
+
+    def _hold(self, why: int) -> None:
+        """Stop reading until every reason is gone."""
+        self._holds |= why
         if self._readable.is_set():
             self._readable.clear()
             self._session.pause()
             if self._push_stream is not None:
                 self._push_stream.pause()
 
-    def go_on(self) -> None:
-        """Read again."""
-        if not self._readable.is_set():
+    def _go_on(self, why: int) -> None:
+        self._holds &= ~why
+        if not self._holds and not self._readable.is_set():
             self._readable.set()
+            if self._session.ended is not None:
+                return
             self._session.resume(self.now)
             if self._push_stream is not None and not self._is_draining:
                 self._push_stream.resume()
             self._arm()
 
-    # Inside.
+    def _pay(self, now: float) -> None:
+        """Wait until what was decompressed is within its budget, but for a second of it."""
+        size, self._inflated = self._session.inflated - self._inflated, self._session.inflated
+        self._paid_until = max(self._paid_until, now) + size / self._inflated_rate
+        if (wait := self._paid_until - now - BURST) > 0 and not self._holds & BUDGET:
+            self._hold(BUDGET)
+            self._loop.call_later(wait, self._go_on, BUDGET)
+
+    def _work(self, now: float) -> None:
+        """Let a thread do the session's job, in the time of its budget.
+
+        Nothing more of the peer is read before it is done, so that all stays in order.
+        """
+        self._hold(JOB)
+        if (wait := self._paid_until - now - BURST) > 0:
+            self._loop.call_later(wait, self._begin_job)
+        else:
+            self._begin_job()
+
+    def _begin_job(self) -> None:
+        if (job := self._session.job) is not None:
+            self._loop.run_in_executor(None, job).add_done_callback(self._take_outcome)
+
+    def _take_outcome(self, done: asyncio.Future[Any]) -> None:
+        now = self._loop.time()
+        if not done.cancelled():
+            try:
+                self._session.finish(done.result(), now)
+                self._settle(self._gather)
+            except Exception as reason:
+                self._fail(reason)
+            if self._session.inflated != self._inflated:
+                self._pay(now)
+            if self._session.ended is None and self._failure is None and self._session.job is not None:
+                self._work(now)
+                return
+        self._go_on(JOB)
 
     def _release(self) -> None:
         """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
@@ -251,6 +323,8 @@ class Driver:
             return
         while self._session.ended is None:
             await self._readable.wait()
+            if self._failure is not None:
+                raise self._failure
             try:
                 data = await self._stream.receive()
             except OSError as reason:
@@ -301,14 +375,18 @@ class Driver:
         try:
             self._take(data)
         except Exception as reason:
-            self._failure = reason
-            self._alarm.set()
-            if self._push_stream is not None:
-                self._push_stream.detach()
+            self._fail(reason)
         else:
             if self._given - self._known_gone > self._max_unsent and self._is_overfull and self._push_stream is not None:
                 self._push_stream.pause()
                 self._alarm.set()
+
+    def _fail(self, reason: Exception) -> None:
+        """Raise this in `run`."""
+        self._failure = reason
+        self._alarm.set()
+        if self._push_stream is not None:
+            self._push_stream.detach()
 
     @property
     def _is_overfull(self) -> bool:
@@ -328,6 +406,10 @@ class Driver:
         if self._record is not None and (frames := self._session.frames):
             self._record.received(frames, lambda: self._session.frame_sizes)
         self._settle(self._gather)
+        if self._session.inflated != self._inflated:
+            self._pay(now)
+        if self._session.job is not None and self._session.ended is None:
+            self._work(now)
 
     def _count_bulk(self, size: int) -> None:
         self._bulk += size

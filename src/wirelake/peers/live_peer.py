@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -78,8 +79,9 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         messages: Callable[[], list[bytes]] | None = None,
         gather: bool = False,
         dialect: Dialect = lambda: (),
+        inflated_rate: float = math.inf,
     ) -> None:
-        """`messages` and `gather` go to the driver, `dialect` to the recorder."""
+        """`messages`, `gather` and `inflated_rate` go to the driver, `dialect` to the recorder."""
         self.stream = stream
         self.noticed: dict[FaultT, int] = {}
         """How often each tolerated rule was broken."""
@@ -107,6 +109,7 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
             record=self._record,
             messages=messages,
             gather=gather,
+            inflated_rate=inflated_rate,
         )
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[OpenedT] = self._loop.create_future()
@@ -251,8 +254,19 @@ class LivePeer(StreamPeer[SessionT, OpenedT, EndedT, FaultT]):
         messages: Callable[[], list[bytes]] | None = None,
         gather: bool = False,
         dialect: Dialect = lambda: (),
+        inflated_rate: float = math.inf,
     ) -> None:
-        super().__init__(protocol, session, stream, options, is_client=is_client, messages=messages, gather=gather, dialect=dialect)
+        super().__init__(
+            protocol,
+            session,
+            stream,
+            options,
+            is_client=is_client,
+            messages=messages,
+            gather=gather,
+            dialect=dialect,
+            inflated_rate=inflated_rate,
+        )
         self._work = Workload(
             self._driver.hold,
             self._driver.go_on,

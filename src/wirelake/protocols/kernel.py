@@ -321,9 +321,9 @@ def array(data: bytes, *, compiled: bool | None = None) -> Octets:
     return np.frombuffer(data, np.uint8)
 
 
-def table(rows: int, columns: int) -> Numbers:
-    """Return a flat table of so many rows, in the form that active kernels write."""
-    if not _use_compiled:
+def table(rows: int, columns: int, *, compiled: bool | None = None) -> Numbers:
+    """Return a flat table of so many rows, in the form that active kernels write, or plain or compiled ones."""
+    if not (_use_compiled if compiled is None else compiled):
         return [0] * (rows * columns)
     import numpy as np  # noqa: PLC0415 - only where kernels run compiled
 

@@ -24,6 +24,7 @@ from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
 from wirelake.protocols.yamp import PROTOCOL
+from wirelake.protocols.yamp.serializers.bounds import compile_walks
 from wirelake.transports.address import ENCRYPTED
 from wirelake.transports.tls import client_context, server_context
 
@@ -62,7 +63,7 @@ def serve(
     """
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// and wss:// need --cert")
-    compile_scanner("yamp")
+    compile_scanner("yamp", compile_walks)
     run(_serve(address, echo, _options(**session), quiet, record, server, cert, key))
     return ExitCode.OK
 

@@ -44,6 +44,8 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """Bytes of messages that wait or are being worked on; above that reading stops."""
     max_unsent: int = 16 * 1024 * 1024
     """Bytes of output the peer does not read; above that reading stops."""
+    max_inflated_rate: float = 64 * 1024 * 1024
+    """EMP-37: bytes a second that bodies may be decompressed to; a connection that wants more waits, and others are served."""
     linger: float = 1.0
     """EMP-33, EMP-34: how long to wait for the peer to close after our last message."""
     stall_timeout: float = 60.0

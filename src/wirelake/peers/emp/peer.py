@@ -44,7 +44,8 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             options = msgspec.structs.replace(options, answers_requests=False)  # EMP-19
         session = Session(speaker, options)
         dialect_flags = lambda: dialect(session.options.limits)  # noqa: E731 - `auto` is known only after the peer's hello
-        super().__init__("emp", session, stream, options, is_client=speaker is Speaker.CLIENT, dialect=dialect_flags)
+        is_client, rate = speaker is Speaker.CLIENT, options.max_inflated_rate
+        super().__init__("emp", session, stream, options, is_client=is_client, dialect=dialect_flags, inflated_rate=rate)
         self.speaker = speaker
         self.options = options
         self._answers: dict[int, asyncio.Future[bytes]] = {}

@@ -59,6 +59,11 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """Events that wait for a subscriber; further ones are dropped for it, and counted."""
     max_unsent: int = 16 * 1024 * 1024
     """Bytes of output the peer does not read; above that reading stops."""
+    max_inflated_rate: float = 8 * 1024 * 1024
+    """WOLP-7: bytes a second that payloads may be decompressed to, 16 more for each tag.
+
+    A connection that wants more waits, and others are served.
+    """
     linger: float = 1.0
     """How long to wait for the peer to close after our last message."""
     stall_timeout: float = 60.0

@@ -38,6 +38,11 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """
     max_held: int = 32 * 1024 * 1024
     """Bytes of messages that wait or are being worked on; above that reading stops."""
+    max_body_inline: float = 64 * 1024
+    """YAMP-44: bytes of a body above which a thread parses it.
+
+    Other connections are served meanwhile; this one waits, so that its messages stay in order.
+    """
     max_unsent: int = 16 * 1024 * 1024
     """Bytes of output the peer does not read; above that reading stops."""
     linger: float = 1.0
