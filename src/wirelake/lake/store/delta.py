@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from wirelake.errors import LakeError
-from wirelake.lake.store import open_tables
+from wirelake.lake.store import durable, open_tables
 from wirelake.lake.store.open_tables import OpenTable
 from wirelake.lake.tables.filtered import filtered
 from wirelake.lake.tables.schema import Table
@@ -88,9 +88,9 @@ class File(msgspec.Struct, frozen=True):
     stats: str = ""
     """Statistics of its columns, as JSON for the log (`statistics.py`). Files of the log are listed without."""
 
-    def added(self, now: int) -> AddAction:
-        """Return the entry of the log by which it begins to count."""
-        return AddAction(self.path, self.size, {}, now, True, self.stats or json.dumps({"numRecords": self.rows}))
+    def added(self, now: int, *, is_new: bool = True) -> AddAction:
+        """Return the action of the log by which it begins to count. Without `is_new`, its rows were there before."""
+        return AddAction(self.path, self.size, {}, now, is_new, self.stats or json.dumps({"numRecords": self.rows}))
 
 
 def folder(lake: Path, table: Table) -> Path:
@@ -131,6 +131,7 @@ def create(lake: Path, table: Table) -> None:
     at.mkdir(parents=True, exist_ok=True)
     with _blame(lake, table):
         DeltaTable.create(at, delta_schema(table), name=table.name, description=table.doc, configuration=_properties(table))
+        durable.sync_log(at, 0, 0)
 
 
 def _properties(table: Table) -> dict[str, str | None]:
@@ -191,7 +192,7 @@ def recreate(lake: Path, table: Table) -> None:
 
     Only for index tables, which have no readers but the writer of the lake.
     """
-    shutil.rmtree(folder(lake, table), ignore_errors=True)
+    durable.discard(folder(lake, table))
     create(lake, table)
 
 
@@ -207,18 +208,20 @@ def migrate(lake: Path, table: Table, kept: Sequence[File]) -> None:
         raise LakeError(f"table {table.name} of {lake} vanished while it was written: was its folder removed?")
     now = time.time_ns() // 1_000_000
     actions: list[Any] = [file.added(now) for file in kept]
-    properties = CommitProperties(app_transactions=[Transaction(_APP, 0)])
     with _blame(lake, table):
-        opened.take().create_write_transaction(actions, "overwrite", delta_schema(table), commit_properties=properties)
+        open_tables.commit(folder(lake, table), opened, actions, delta_schema(table), [Transaction(_APP, 0)], "overwrite")
 
 
 def _commit(
     lake: Path, table: Table, opened: OpenTable, removed: Sequence[File], added: Sequence[File], numbers: list[Transaction]
 ) -> None:
-    """Commit one Delta transaction: these files stop counting, those begin to."""
-    now = time.time_ns() // 1_000_000
-    actions: list[Any] = [RemoveAction(file.path, True, now, file.size, {}) for file in removed]
-    actions += [file.added(now) for file in added]
+    """Commit one Delta transaction: these files stop counting, those begin to.
+
+    Without a number the rows are the same as before (compaction). The log says so: streams that read the table go on.
+    """
+    now, is_new = time.time_ns() // 1_000_000, bool(numbers)
+    actions: list[Any] = [RemoveAction(file.path, is_new, now, file.size, {}) for file in removed]
+    actions += [file.added(now, is_new=is_new) for file in added]
     with _blame(lake, table):
         open_tables.commit(folder(lake, table), opened, actions, delta_schema(table), numbers)
 
