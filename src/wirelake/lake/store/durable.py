@@ -27,7 +27,7 @@ LINES: Final = "wirelake.lines"
 """Key in the first line of an entry: how many lines it has. An entry of another program has none."""
 _HINT: Final = "_last_checkpoint"
 _PARQUET: Final = b"PAR1"
-"""How a whole Parquet file ends."""
+"""How a whole Parquet file begins and ends."""
 _LOGGER: Final = logging.getLogger("wirelake.lake")
 
 
@@ -147,9 +147,8 @@ def recover(lake: Path) -> None:
 
 
 def _has_end(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - len(_PARQUET)))
-        return file.read() == _PARQUET
+    content = path.read_bytes()
+    return len(content) > 2 * len(_PARQUET) and content.endswith(_PARQUET)
 
 
 def _is_valid(hint: Path) -> bool:
