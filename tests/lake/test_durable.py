@@ -8,21 +8,25 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction
 from tests.lake.conftest import CASES, record
 from tests.lake.empty_lake import fresh_lake
 from tests.lake.local_spark import LocalSpark
 
 from wirelake.lake.gold.fold.checkpoints import CheckpointRules
-from wirelake.lake.gold.incremental import fold_sessions
+from wirelake.lake.gold.incremental import fold_sessions, index
 from wirelake.lake.jobs.forget import forget
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta, durable, journal, open_tables, snapshot
 from wirelake.lake.store.check_lake import check_lake
 from wirelake.lake.store.compaction import tidy
 from wirelake.lake.store.delta import File
+from wirelake.lake.store.parquet import Sheet
 from wirelake.lake.tables import connections, messages
 from wirelake.lake.tables.catalog import TABLES
+from wirelake.lake.tables.index import MINUTE_INDEX
 
 TABLE = connections.TABLE
 
@@ -85,6 +89,15 @@ class Watch:
         return found
 
 
+def commit_elsewhere(lake):
+    """Another program commits, and syncs nothing."""
+    other = DeltaTable(delta.folder(lake, TABLE))
+    for number in (1, 2):
+        numbers = CommitProperties(app_transactions=[Transaction("other", number)])
+        other.create_write_transaction([], "append", delta.delta_schema(TABLE), commit_properties=numbers)
+        other.update_incremental()
+
+
 @pytest.fixture
 def watch(tmp_path, monkeypatch):
     """Watches a lake that does not exist yet."""
@@ -117,7 +130,25 @@ def test_everything_is_durable_before_a_record_names_it(watch, tmp_path, monkeyp
     assert tidy(watch.lake, 4, always=True)
     assert watch.unsynced == []
     assert {"format.json", "pending.json", "gold.json", "published.json", "run.json"} <= set(watch.records)
+    commit_elsewhere(watch.lake)
+    snapshot.publish(watch.lake)
+    assert watch.unsynced == []
     assert {watch.records.count(name) for name in ("gold.json", "gold.json goes", "pending.json goes", "run.json goes")} == {4}
+
+
+def test_an_index_is_merged_to_a_file_that_is_durable(lake, monkeypatch):
+    monkeypatch.setattr(index, "MOST_SMALL", 1)
+    for number in (1, 2):
+        sheet = Sheet(lake, MINUTE_INDEX, number)
+        row = dict.fromkeys(MINUTE_INDEX.schema.names) | {"batch": number}
+        sheet.add(pa.RecordBatch.from_pylist([row], schema=MINUTE_INDEX.schema))
+        delta.append(lake, MINUTE_INDEX, [sheet.close()], number)
+    synced = []
+    monkeypatch.setattr(durable, "_sync", synced.append)
+    assert index.merge(lake, MINUTE_INDEX)
+    (file,) = delta.files(lake, MINUTE_INDEX)
+    entry = delta.folder(lake, MINUTE_INDEX) / durable.LOG / durable.entry_name(3)
+    assert synced == [file, file.parent, file.parent.parent, entry, entry.parent]
 
 
 @pytest.fixture
