@@ -2,8 +2,8 @@
 
 One session ingests a capture of 2,400 packets again and again, each time as new files, gold tables included. Every second ingest has an
 `os.fsync` that returns at once: on the driver and in the workers, which find it in a `sitecustomize` module on their path. The others have
-theirs, and write down how long each took. So both are measured in the same run, in turns. An ingest in a process of its own, or a
-larger one, has the same syncs in more time.
+theirs, and write down when each began and ended. Time in which several threads wait counts once. So both are measured in the same run, in
+turns. An ingest in a process of its own, or a larger one, has the same syncs in more time.
 
 The disk is that of the temporary directory. Set TMPDIR to measure another: a disk that really waits for its medium takes longer.
 
@@ -38,7 +38,7 @@ def _fsync(descriptor):
     began = time.perf_counter()
     _real(descriptor)
     with open(_log, "a") as file:
-        file.write(f"{{time.perf_counter() - began}}\\n")
+        file.write(f"{{began}} {{time.perf_counter()}}\\n")
 
 os.fsync = _fsync
 """
@@ -57,6 +57,15 @@ def patched(folder: Path) -> None:
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
+def waited(spans: list[tuple[float, float]]) -> float:
+    """Seconds in which at least one of these spans lasted."""
+    total, end = 0.0, 0.0
+    for began, ended in sorted(spans):
+        total += max(0.0, ended - max(began, end))
+        end = max(end, ended)
+    return total
+
+
 def turns(folder: Path, count: int, seed: int) -> dict[bool, list[tuple[float, float, int]]]:
     """Ingest in turns; whether `fsync` does something -> seconds, seconds in it, and its calls, of each ingest."""
     from wirelake.lake import ingest, spark_session
@@ -73,9 +82,9 @@ def turns(folder: Path, count: int, seed: int) -> dict[bool, list[tuple[float, f
         began = time.perf_counter()
         ingest(spark, folder / "lake", [path])
         seconds = time.perf_counter() - began
-        waits = [float(line) for line in log.read_text().split()]
+        spans = [(float(began), float(ended)) for began, ended in map(str.split, log.read_text().splitlines())]
         if turn >= WARM_UP:
-            took[is_on].append((seconds, sum(waits), len(waits)))
+            took[is_on].append((seconds, waited(spans), len(spans)))
     spark.stop()
     return took
 
@@ -95,7 +104,7 @@ def run(quick: bool, seed: int) -> list[Figure]:
             else:
                 os.environ["PYTHONPATH"] = before
     with_sync, without = (statistics.median(seconds for seconds, _, _ in took[is_on]) for is_on in (True, False))
-    share = statistics.median(waited / seconds for seconds, waited, _ in took[True])
+    share = statistics.median(waits / seconds for seconds, waits, _ in took[True])
     calls = statistics.median(calls for _, _, calls in took[True])
     name = f"{PACKETS:,} packets into a lake, all tables"
     return [

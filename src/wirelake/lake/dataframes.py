@@ -98,4 +98,5 @@ def write_table(rows: DataFrame, folder: AnyPath, name: str) -> int:
     files = [delta.File(f"{batch.name}/{path.name}", path.stat().st_size, count) for path, count in counts if count]
     durable.sync(path for path, _ in counts)
     delta.exchange(root, table, delta.entries(root, table), files, 0, 1 + delta.revision(root, table))
+    durable.settle(root)
     return sum(file.rows for file in files)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
-from deltalake import DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
@@ -129,9 +129,18 @@ def create(lake: Path, table: Table) -> None:
         return
     at = folder(lake, table)
     at.mkdir(parents=True, exist_ok=True)
+    # How many lines the entry has: the first one, the protocol, and the columns.
+    lines = CommitProperties(custom_metadata={durable.LINES: "3"})
     with _blame(lake, table):
-        DeltaTable.create(at, delta_schema(table), name=table.name, description=table.doc, configuration=_properties(table))
-        durable.sync_log(at, 0, 0)
+        DeltaTable.create(
+            at,
+            delta_schema(table),
+            name=table.name,
+            description=table.doc,
+            configuration=_properties(table),
+            commit_properties=lines,
+        )
+    durable.commit_later(at, 0, 0)
 
 
 def _properties(table: Table) -> dict[str, str | None]:
@@ -393,6 +402,7 @@ def sweep_batch(lake: Path, table: Table, number: int) -> int:
     Unlike `sweep` it may run beside compaction.
     """
     gone = [path for path in uncounted(lake, table) if path.name.startswith(f"part-{number:08d}-")]
+    durable.settle(lake)
     for path in gone:
         path.unlink(missing_ok=True)
     return len(gone)
@@ -401,6 +411,7 @@ def sweep_batch(lake: Path, table: Table, number: int) -> int:
 def sweep(lake: Path, table: Table, keep: Collection[Path] = ()) -> int:
     """Delete the files that do not count, except those in `keep`; returns how many."""
     at = folder(lake, table)
+    durable.settle(lake)  # else a power cut could bring back entries that count the files
     removed = 0
     for path in uncounted(lake, table):
         if path not in keep:

@@ -102,7 +102,8 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 def write(lake: Path, name: str, content: bytes) -> None:
-    """Write a record of a lake atomically."""
+    """Write a record of a lake atomically. What was committed before is durable first."""
+    durable.settle(lake)
     (lake / FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
     durable.write(lake / FOLDER / name, content)
 
@@ -116,7 +117,8 @@ def read(lake: Path, name: str) -> bytes | None:
 
 
 def remove(lake: Path, name: str) -> None:
-    """Remove a record of a lake."""
+    """Remove a record of a lake. What was committed before is durable first."""
+    durable.settle(lake)
     (lake / FOLDER / name).unlink(missing_ok=True)
     durable.sync([lake / FOLDER], above=0)
 
@@ -173,12 +175,15 @@ def locked(lake: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip() or "unknown"
             raise LakeError(f"{lake} is being written by process {holder}: wait until it is done") from error
+        file.seek(0)
+        was_killed = bool(file.read())
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
         try:
-            durable.recover(lake)
+            durable.recover(lake, was_killed=was_killed)
             yield
+            durable.settle(lake)
         finally:
             file.truncate(0)
 

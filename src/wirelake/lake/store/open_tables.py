@@ -1,7 +1,7 @@
 """Delta tables that are open: one whose log did not change is not opened again.
 
 Opening a table takes 6 to 20 milliseconds of CPU, a question about an open one about two. A job asks every table many times, so the answers
-are kept, too. A commit brings the open table up to date, and is durable when it returns.
+are kept, too. A commit brings the open table up to date. It is durable with the next record of the journal.
 
 All readers and writers open tables here, so tables with features that are not honoured are refused here.
 """
@@ -135,19 +135,20 @@ def _refuse(at: Path, protocol: dict[str, Any]) -> None:
 
 
 def commit(at: Path, opened: OpenTable, actions: list[Any], schema: DeltaSchema, numbers: list[Transaction], mode: str = "append") -> None:
-    """Commit a transaction that appends and removes files, durably. Raises what `deltalake` raises, if another commit came first.
+    """Commit a transaction that appends and removes files. Raises what `deltalake` raises, if another commit came first.
 
     With the mode `overwrite` it removes all other files, and may change the columns.
     """
     # How many lines the entry has: with `overwrite` only `deltalake` knows.
     lines = {durable.LINES: str(1 + len(actions) + len(numbers))} if mode == "append" else None
     properties = CommitProperties(custom_metadata=lines, app_transactions=numbers)
-    with _LOCK:  # no other commit of the table before this one is durable
+    with _LOCK:
+        durable.settle(at)  # of two commits to a table, a power cut can tear the second one only
         _OPEN.pop((str(at), None), None)
         table = opened.take()
         table.create_write_transaction(actions, mode, schema, commit_properties=properties, post_commithook_properties=_NO_HOOKS)
         table.update_incremental()
-        durable.sync_log(at, opened.version + 1, table.version())
+        durable.commit_later(at, opened.version + 1, table.version())
         if table.version() // _CHECKPOINT_EVERY > opened.version // _CHECKPOINT_EVERY:
             _checkpoint(at, table)
         stamp = _entry(at / durable.LOG, table.version())
@@ -157,6 +158,7 @@ def commit(at: Path, opened: OpenTable, actions: list[Any], schema: DeltaSchema,
 
 def _checkpoint(at: Path, table: DeltaTable) -> None:
     """Write a checkpoint of a log. Entries that it replaces go when it is durable."""
+    durable.settle(at)
     table.create_checkpoint()
     log = at / durable.LOG
     durable.sync([*log.glob(f"{table.version():020d}.checkpoint*.parquet"), log / "_last_checkpoint"], above=1)

@@ -292,12 +292,11 @@ class GoldFile:
         self._bytes = 0
 
     def close(self) -> File | None:
-        """Write the rest, close the file and make it durable; None if it has no rows."""
+        """Write the rest and close the file, which the caller makes durable with others; None if it has no rows."""
         self._flush()
         if self._writer is None:
             return None
         self._writer.close()
-        durable.sync([self._path], above=3)  # the table of checkpoints may not exist yet
         return File(self._name, self._path.stat().st_size, self._rows, file_statistics(self._footers[0], self._table))
 
     def discard(self) -> None:

@@ -112,7 +112,7 @@ def publish(lake: Path, tables: Iterable[Table] = TABLES.values()) -> Snapshot:
         if now != before.versions or not before.number:
             for name in now:
                 if now[name] != before.versions.get(name):
-                    durable.sync_log(lake / name, before.versions.get(name, -1) + 1, now[name])
+                    durable.foreign_later(lake / name, before.versions.get(name, -1) + 1, now[name])
             before = _Published(before.number + 1, now)
             journal.write(lake, _PUBLISHED, msgspec.json.encode(before))
         return Snapshot(lake, before.number, dict(before.versions))
