@@ -39,16 +39,22 @@ class Watch:
         self.unsynced: list[str] = []
         self.records: list[str] = []
         self._synced: dict[Path, object] = {}
+        self._renamed: Path | None = None
+        """The last record, until its folder is synced."""
         self.is_on = True
 
     def synced(self, descriptor: int) -> None:
         at = Path(f"/proc/self/fd/{descriptor}").readlink()
         self._synced[at] = self._now(at)
+        if self._renamed is not None and at == self._renamed.parent:
+            self._renamed = None
 
     def renamed(self, to: Path) -> None:
         """A record is about to have its name."""
         if to.parent != self.lake / journal.FOLDER or to.suffix != ".json" or not self.is_on:
             return
+        self._next_step()
+        self._renamed = to
         self.records.append(to.name)
         draft = to.with_name(f"{to.name}.new")
         for path in [draft, *self._named(to.name, msgspec.json.decode(draft.read_bytes()))]:
@@ -57,9 +63,14 @@ class Watch:
     def removed(self, record: Path) -> None:
         """The record of a batch is about to go: it counts from here on."""
         if record.parent == self.lake / journal.FOLDER and record.name in ("pending.json", "gold.json", "run.json"):
+            self._next_step()
             self.records.append(f"{record.name} goes")
             for entry in (*self.lake.glob(f"*/{durable.LOG}/*.json"), *self.lake.glob(f"*/*/{durable.LOG}/*.json")):
                 self._check(entry, f"{record.name} goes before {entry.relative_to(self.lake)}")
+
+    def _next_step(self) -> None:
+        if self._renamed is not None:
+            self.unsynced.append(f"the folder of {self._renamed.name}")
 
     def _check(self, path: Path, why: str) -> None:
         if self._synced.get(path) != self._now(path):
@@ -136,21 +147,60 @@ def test_everything_is_durable_before_a_record_names_it(watch, tmp_path, monkeyp
     assert {watch.records.count(name) for name in ("gold.json", "gold.json goes", "pending.json goes", "run.json goes")} == {4}
 
 
-def test_an_index_is_merged_to_a_file_that_is_durable(lake, monkeypatch):
+@pytest.fixture
+def synced(monkeypatch):
+    """Paths that were synced."""
+    log, sync = [], durable._sync
+
+    def told(path):
+        sync(path)
+        log.append(path)
+
+    monkeypatch.setattr(durable, "_sync", told)
+    return log
+
+
+def entry_of(lake, version, table=TABLE):
+    return delta.folder(lake, table) / durable.LOG / durable.entry_name(version)
+
+
+def test_of_two_commits_to_a_table_only_the_second_can_be_torn(lake, synced):
+    for number in (4, 5):
+        delta.append(lake, TABLE, [File(f"part-{number:08d}-x.parquet", 1, 1)], number)
+    assert entry_of(lake, 4) in synced
+    assert entry_of(lake, 5) not in synced
+
+
+def test_files_are_deleted_when_the_commit_that_replaced_them_is_durable(lake, synced):
+    (file,) = delta.entries(lake, TABLE)[:1]
+    path = delta.folder(lake, TABLE) / file.path
+    path.write_bytes(b"PAR1")
+    delta.merge(lake, TABLE, [file], [])
+    assert entry_of(lake, 4) not in synced
+    assert delta.sweep(lake, TABLE) == 1
+    assert entry_of(lake, 4) in synced
+
+
+@pytest.mark.parametrize("was_killed", [True, False])
+def test_what_a_killed_process_did_not_sync_is_synced_by_the_next(lake, synced, was_killed):
+    (lake / journal.FOLDER / "lock").write_text("123\n" if was_killed else "")
+    durable.settle(lake)
+    synced.clear()
+    with journal.locked(lake):
+        assert (entry_of(lake, 3) in synced) is was_killed
+
+
+def test_an_index_is_merged_to_a_file_that_is_durable(lake, monkeypatch, synced):
     monkeypatch.setattr(index, "MOST_SMALL", 1)
     for number in (1, 2):
         sheet = Sheet(lake, MINUTE_INDEX, number)
         row = dict.fromkeys(MINUTE_INDEX.schema.names) | {"batch": number}
         sheet.add(pa.RecordBatch.from_pylist([row], schema=MINUTE_INDEX.schema))
         delta.append(lake, MINUTE_INDEX, [sheet.close()], number)
-    synced = []
-    monkeypatch.setattr(durable, "_sync", synced.append)
     assert index.merge(lake, MINUTE_INDEX)
     (file,) = delta.files(lake, MINUTE_INDEX)
-    entry = delta.folder(lake, MINUTE_INDEX) / durable.LOG / durable.entry_name(3)
-    durable.settle(lake)
-    assert set(synced[:3]) == {file, file.parent, file.parent.parent}, "before the commit"
-    assert {entry, entry.parent} <= set(synced)
+    assert {file, file.parent, file.parent.parent} <= set(synced)
+    assert entry_of(lake, 3, MINUTE_INDEX) not in synced
 
 
 @pytest.fixture
