@@ -255,15 +255,19 @@ class StateError(LakeError):
 
 
 class TableFeature(LakeError):
-    """A table has `features` of Delta Lake that are not honoured: answers would be wrong."""
+    """A `table` has `features` of Delta Lake that are not honoured: answers would be wrong."""
 
     code = ErrorCode.TABLE_FEATURE
 
     def __init__(self, table: str, features: tuple[str, ...]) -> None:
+        self.table = table
         self.features = features
-        super().__init__(
-            f"table {table} has a feature of Delta Lake that wirelake does not honour: {', '.join(features)}. Turn it off again "
-            f"(Spark: ALTER TABLE … DROP FEATURE {features[0]}), or ingest the sources into a new lake"
+        super().__init__(table, features)
+
+    def __str__(self) -> str:
+        return (
+            f"table {self.table} has a feature of Delta Lake that wirelake does not honour: {', '.join(self.features)}. Turn it off again "
+            f"(Spark: ALTER TABLE … DROP FEATURE {self.features[0]}), or ingest the sources into a new lake"
         )
 
 
