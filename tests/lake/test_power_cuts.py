@@ -10,7 +10,7 @@ from tests.lake.power_cuts import what_is_missing
 pytestmark = pytest.mark.slow
 
 SCHEDULES = 2
-"""Five cuts."""
+"""Three cuts, in twelve seconds of CPU."""
 
 
 @pytest.mark.timeout(300)
