@@ -9,11 +9,13 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from wirelake.capture.record.recorder import Connection
 from wirelake.peers.drivable import Drivable
+from wirelake.peers.turns import SMALL, Turn
 from wirelake.transports.stream import MessageStream, PushStream, Stream
 from wirelake.transports.tcp import plain
 
@@ -97,8 +99,15 @@ class Driver:
         """`wake` was called meanwhile."""
         self._is_draining = False
         """Reading stops because the peer does not read."""
+        self._turn = Turn()
+        self._unhandled = b""
+        """Bytes that arrived and wait for the next turn."""
+        self._is_waiting = False
+        """The last turn is over: nothing is read before the next."""
+        self._is_datagram = stream.kind == "udp"
+        """What arrives at once is one message, and never cut."""
         self._alarm = asyncio.Event()
-        """A push stream has something that takes time: a peer that does not read, or an error."""
+        """A push stream has something that takes time: a peer that does not read, a turn that is over, or an error."""
         self._failure: Exception | None = None
         """What the session or a handler raised while a push stream called."""
         self._timer: asyncio.TimerHandle | None = None
@@ -198,8 +207,8 @@ class Driver:
 
     @property
     def held(self) -> int:
-        """Bytes of unfinished messages and of output that the peer does not read."""
-        return self._session.held + self._stream.unsent
+        """Bytes of unfinished messages, of input that waits for a turn, and of output that the peer does not read."""
+        return self._session.held + len(self._unhandled) + self._stream.unsent
 
     def hurry(self, seconds: float) -> None:
         """Wait no longer than this for the peer to read what is left; what was recorded is written first."""
@@ -220,7 +229,9 @@ class Driver:
         if not self._readable.is_set():
             self._readable.set()
             self._session.resume(self.now)
-            if self._push_stream is not None and not self._is_draining:
+            if self._is_waiting:
+                self._alarm.set()
+            elif self._push_stream is not None and not self._is_draining:
                 self._push_stream.resume()
             self._arm()
 
@@ -240,8 +251,9 @@ class Driver:
             if self._session.ended is None:
                 raise
         finally:
-            if self._record is not None and (rest := self._session.rest):
+            if self._record is not None and (rest := self._session.rest + self._unhandled):
                 self._record.received(rest)
+            self._unhandled = b""
 
     async def _read(self) -> None:
         if self._push_stream is not None:
@@ -249,13 +261,18 @@ class Driver:
             return
         while self._session.ended is None:
             await self._readable.wait()
+            if self._is_waiting:
+                await self._turn.next()
+                self._take_turn()
+                continue
             try:
                 data = await self._stream.receive()
             except OSError as reason:
                 self._take_end(reason)
             else:
                 if data:
-                    self._take(data)
+                    self._unhandled = data
+                    self._take_turn()
                 else:
                     self._take_end(None)
             if self._is_overfull:
@@ -274,7 +291,11 @@ class Driver:
                     raise self._failure
                 if self._is_overfull:
                     await self._drain_first()
-                if self._readable.is_set():
+                if self._is_waiting and self._readable.is_set():
+                    await self._turn.next()
+                    self._take_turn()
+                    self._alarm.set()  # there may be more to do
+                elif self._readable.is_set():
                     stream.resume()
         finally:
             stream.detach()
@@ -297,16 +318,37 @@ class Driver:
     def _take_pushed(self, data: bytes) -> None:
         """Take bytes inside a call of the event loop: what goes wrong is raised in `run`."""
         try:
-            self._take(data)
+            if len(data) <= SMALL:  # no more will come in this turn of the loop
+                self._take(data)
+            else:
+                self._unhandled = data
+                self._take_turn()
         except Exception as reason:
             self._failure = reason
             self._alarm.set()
             if self._push_stream is not None:
                 self._push_stream.detach()
         else:
-            if self._given - self._known_gone > self._max_unsent and self._is_overfull and self._push_stream is not None:
+            is_overfull = self._given - self._known_gone > self._max_unsent and self._is_overfull
+            if (self._is_waiting or is_overfull) and self._push_stream is not None:
                 self._push_stream.pause()
                 self._alarm.set()
+
+    def _take_turn(self) -> None:
+        """Handle bytes that arrived for as long as one turn may take."""
+        turn, data, at = self._turn, self._unhandled, 0
+        self._unhandled = b""
+        turn.begin()
+        while at < len(data) and self._readable.is_set() and self._session.ended is None:
+            if turn.is_over:
+                break
+            size = len(data) if self._is_datagram else min(turn.piece, len(data) - at)
+            began = time.perf_counter()
+            self._take(data if size == len(data) else data[at : at + size])
+            at += size
+            turn.measured(size, time.perf_counter() - began)
+        self._unhandled = data[at:] if at else data
+        self._is_waiting = bool(self._unhandled) or (bool(data) and turn.is_over)
 
     @property
     def _is_overfull(self) -> bool:

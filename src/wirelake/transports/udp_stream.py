@@ -179,6 +179,7 @@ class DatagramListener:
             for data, source in datagrams:
                 if data:  # an empty datagram says nothing
                     self._deal(data, source)
+            await asyncio.sleep(0)  # there may be no end of datagrams, and their receivers want to handle them
 
     def close(self) -> None:
         """See Listener: accept no new sessions; the socket is closed with the last stream."""
