@@ -45,6 +45,8 @@ LARGE_READ: Final = 64 * 1024
 While the thread compiles, the loop may wait 5 ms for the interpreter lock after each read. A peer that exchanges small messages would be
 slowed down far more by that than compiling could gain.
 """
+UNANSWERED: Final = 3
+"""Requests in a row that timed out, after which a peer that says nothing may be given up."""
 LITTLE: Final = 4096
 """Bytes given since the system was asked last that count as gone at once: to ask takes as long as to send them."""
 SLICE: Final = 64 * 1024
@@ -121,6 +123,14 @@ class Driver:
         self._hurry: float | None = None
         self.since = self.active_at = self._loop.time()
         """When it began, and when bytes came or were sent last."""
+        self.silence_timeout: float | None = None
+        """How long nothing may come while requests time out."""
+        self._is_heard = True
+        """Bytes of the peer came since a request was sent."""
+        self._asked_at = 0.0
+        """When the first request was sent since bytes came."""
+        self._unanswered = 0
+        """Requests since then that timed out, in a row."""
         self._given = 0
         self._known_gone = 0
         """Bytes that had left the stream when it was asked last: it is asked again only if too much may be unsent."""
@@ -205,6 +215,23 @@ class Driver:
         if self._stream.congested:
             await self._drain()
 
+    def note_request(self, now: float) -> None:
+        """Note that a request of ours was sent: silence counts from the first one since bytes came."""
+        if self._is_heard:
+            self._is_heard, self._asked_at, self._unanswered = False, now, 0
+
+    def note_timeout(self) -> None:
+        """Note that a request of ours timed out, and give the peer up if it has been silent for too long.
+
+        A peer is not silent while we do not read, nor while our output still waits for it: see `stall_timeout`.
+        """
+        if self.silence_timeout is None or self._is_heard or not self._readable.is_set() or self._stream.unsent:
+            return
+        self._unanswered += 1
+        if self._unanswered >= UNANSWERED and self.now - self._asked_at >= self.silence_timeout:
+            self._give_up(f"{self._unanswered} requests in a row timed out, and nothing came for {self.now - self._asked_at:.0f} s")
+            self.wake()
+
     @property
     def held(self) -> int:
         """Bytes of unfinished messages, of input that waits for a turn, and of output that the peer does not read."""
@@ -228,6 +255,7 @@ class Driver:
         """Read again."""
         if not self._readable.is_set():
             self._readable.set()
+            self._is_heard = True  # perhaps: nothing was read meanwhile
             self._session.resume(self.now)
             if self._is_waiting:
                 self._alarm.set()
@@ -338,11 +366,12 @@ class Driver:
         """Handle bytes that arrived for as long as one turn may take."""
         turn, data, at = self._turn, self._unhandled, 0
         self._unhandled = b""
+        is_whole = self._is_datagram or len(data) <= SMALL
         turn.begin()
         while at < len(data) and self._readable.is_set() and self._session.ended is None:
             if turn.is_over:
                 break
-            size = len(data) if self._is_datagram else min(turn.piece, len(data) - at)
+            size = len(data) if is_whole else min(turn.piece, len(data) - at)
             began = time.perf_counter()
             self._take(data if size == len(data) else data[at : at + size])
             at += size
@@ -360,6 +389,7 @@ class Driver:
     def _take(self, data: bytes) -> None:
         """Bytes of the peer."""
         now = self.active_at = self._loop.time()
+        self._is_heard = True
         if len(self.first_bytes) < FIRST_BYTES:
             self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
         self._session.receive(data, now)
@@ -507,10 +537,14 @@ class Driver:
             except OSError:  # a TimeoutError is one
                 if self._gone > before or self._session.ended is not None:
                     continue
-            log.warning("gave up on %s: it reads nothing", self._stream.remote)
-            self._stream.abort()
-            self._session.receive_eof(self.now)
+            self._give_up("it reads nothing")
             self._settle()
+
+    def _give_up(self, why: str) -> None:
+        """End the connection without a goodbye, which the peer would not hear."""
+        log.warning("gave up on %s: %s", self._stream.remote, why)
+        self._stream.abort()
+        self._session.receive_eof(self.now)
 
     @property
     def _gone(self) -> int:

@@ -18,10 +18,10 @@ __all__ = ["SMALL", "TURN", "Turn"]
 TURN: Final = 0.005
 """Seconds that the bytes of one connection are handled at a time."""
 SMALL: Final = 4096
-"""Bytes that are handled without a look at the clock."""
+"""Bytes that are handled in one piece, whatever they cost."""
 LARGEST_PIECE: Final = 64 * 1024
 """Bytes that are handled between two looks at the clock, at most: the next bytes may cost far more than the last ones."""
-LEAST_PIECE: Final = 256
+LEAST_PIECE: Final = 1024
 """Bytes that are handled between two looks at the clock, at least."""
 
 _queues: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None]]]] = WeakKeyDictionary()

@@ -105,6 +105,9 @@ class DatagramStream:
         self._finished = True
         self._changed.set()
 
+    def watch_path(self, seconds: float) -> None:
+        """See Stream."""
+
     async def close(self) -> None:
         """See Stream."""
         self.abort()

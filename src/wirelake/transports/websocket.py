@@ -129,6 +129,10 @@ class WebSocketStream:
             self._protocol.send_close(NORMAL)
         self._push()
 
+    def watch_path(self, seconds: float) -> None:
+        """See Stream."""
+        self._inner.watch_path(seconds)
+
     async def close(self) -> None:
         """See Stream."""
         self.finish()
