@@ -53,5 +53,10 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """How long no byte may come while our requests time out: after three in a row the connection is given up."""
     datagram_ping_interval: float = 30.0
     """YAMP-15: how often a server pings a client over UDP, whose end it cannot see otherwise."""
+    origins: tuple[str, ...] = ()
+    """Origins such as `https://example.org` whose pages may connect to a server over WebSocket.
+
+    Pages of the same host always may, and clients that are no browsers. Others get 403.
+    """
     recorder: Recorder | None = None
     """Records both directions of the connection."""
