@@ -171,7 +171,7 @@ class PeerError(WirelakeError):
 
 
 class RequestTimeout(WirelakeError, TimeoutError):
-    """The peer did not answer in time; the connection stays open."""
+    """The peer did not answer in time; the connection stays open, unless the peer has been silent for too long."""
 
 
 class DeliveryFailed(WirelakeError):

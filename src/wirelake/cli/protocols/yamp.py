@@ -49,10 +49,25 @@ def _session_flags(command: F) -> F:
 @click.command("yamp")
 @click.argument("address", default=f"tcp://127.0.0.1:{PROTOCOL.port}")
 @click.option("--echo", "echo", is_flag=True, help="Answer every request with its own body.")
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this origin connect over WebSocket, as https://example.org; give it more than once. Pages of the same host may.",
+)
 @_session_flags
 @server_flags
 def serve(
-    address: str, echo: bool, quiet: bool, record: Path | None, server: ServerLimits, cert: Path | None, key: Path | None, **session: Any
+    address: str,
+    echo: bool,
+    origins: tuple[str, ...],
+    quiet: bool,
+    record: Path | None,
+    server: ServerLimits,
+    cert: Path | None,
+    key: Path | None,
+    **session: Any,
 ) -> int:
     """Offer a service to try clients with, and print each event and request that arrives as one JSON object. Ctrl-C ends it.
 
@@ -64,7 +79,8 @@ def serve(
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// and wss:// need --cert")
     compile_scanner("yamp", compile_walks)
-    run(_serve(address, echo, _options(**session), quiet, record, server, cert, key))
+    options = msgspec.structs.replace(_options(**session), origins=origins)
+    run(_serve(address, echo, options, quiet, record, server, cert, key))
     return ExitCode.OK
 
 

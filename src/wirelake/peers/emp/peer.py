@@ -61,6 +61,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             Ended: self._on_ended,
         }
         self._driver.handlers = self._handlers
+        self._note_progress((DataReceived, RequestReceived, ResponseReceived))
 
     # For the user.
 
@@ -85,6 +86,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         if session.ended is not None:
             raise self._reason()
         request_id = session.request(body, began, timeout=timeout, compress=compress, type_id=type_id, extensions=extensions)
+        driver.note_request(began)
         driver.post(len(body), None if timeout is None else began + timeout)
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._answers[request_id] = answer
@@ -148,6 +150,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         answer = self._answers.pop(event.request_id, None)
         if answer is not None and not answer.done():
             answer.set_exception(RequestTimeout(f"no answer to request {event.request_id} in time"))
+        self._driver.note_timeout()
 
     def _on_noticed(self, event: Noticed) -> None:
         self._tolerate(event.fault)

@@ -116,6 +116,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         if not self._watches_idle:  # else each event has to be timed
             calls = {kind: handler for kind, handler in self._handlers.items() if kind in _CALLS}
             self._driver.handlers = dict.fromkeys(get_args(SessionEvent), self._handle) | calls
+            self._note_progress((CallReceived, CallReturned, CallDone, ErrorReceived))
 
     # For the user.
 

@@ -164,9 +164,10 @@ class BaseSession(StreamSession[SessionEvent]):
         self._manual_payload = None
 
     def bye(self, detail: str = "") -> None:
-        """0x03 system.close: say why; the session is over here."""
+        """0x03 system.close: say why; the session is over here. A client that has said nothing yet says nothing."""
         if self.ended is None:
-            self._close(detail)
+            if (self.state, self.speaker, Close) in TRANSITIONS:
+                self._close(detail)
             self._end(Ended(Ending.CLOSE, self.speaker, True, detail=detail))
 
     def redirect(self, url: str) -> None:
