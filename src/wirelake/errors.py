@@ -89,6 +89,8 @@ class ErrorCode(StrEnum):
     """A source has connections that must be partitioned by connection before they are decoded."""
     DECODER_FAILED = "WL-DECODER-FAILED"
     """A source cannot be decoded because of a bug in a decoder."""
+    DISK_FULL = "WL-DISK-FULL"
+    """No space is left on a disk that is written to."""
 
 
 class WirelakeError(Exception):

@@ -29,7 +29,7 @@ from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.gold.incremental import index, refresh
 from wirelake.lake.jobs.ingest import remove
 from wirelake.lake.jobs.micro_batch import MicroBatch, read_micro_batch
-from wirelake.lake.session.errors import coded, translated
+from wirelake.lake.session.errors import coded, one_line_if_full, translated
 from wirelake.lake.session.start import is_connect
 from wirelake.lake.session.tasks import at_most
 from wirelake.lake.sources import intake
@@ -271,7 +271,7 @@ def follow(
     chosen, over = options or FollowOptions(), stop or threading.Event()
     store_folder.claim(root)
     journal.initialise(root)
-    with journal.locked(root), run_log.recorded(root, "follow") as log:
+    with journal.locked(root), one_line_if_full(root), run_log.recorded(root, "follow") as log:
         log.inputs = [str(watched)]
         settings.hold(root, late_seconds)
         prepare(root)
