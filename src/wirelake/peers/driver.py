@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from wirelake.capture.record.recorder import Connection
+from wirelake.peers.accountant import Account
 from wirelake.peers.drivable import Drivable
 from wirelake.transports.stream import MessageStream, PushStream, Stream
 from wirelake.transports.tcp import plain
@@ -58,6 +59,7 @@ class Driver:
         stream: Stream,
         handle: Callable[[Any], None],
         *,
+        account: Account,
         handle_many: Callable[[list[Any]], None] | None = None,
         linger: float,
         stall_timeout: float,
@@ -77,6 +79,7 @@ class Driver:
         """The same stream, if it can call when bytes arrive."""
         self._messages = messages if isinstance(stream, MessageStream) else None
         self._handle = handle
+        self._account = account
         self._handle_many = handle_many
         self.handlers: Mapping[type[Any], Callable[[Any], None]] | None = None
         """Event type -> what handles it, for owners that need no more: saves a call for each event."""
@@ -113,6 +116,8 @@ class Driver:
         self.since = self.active_at = self._loop.time()
         """When it began, and when bytes came or were sent last."""
         self._given = 0
+        self._reported = 0
+        """How much was given when the account got a report of what is unsent."""
         self._known_gone = 0
         """Bytes that had left the stream when it was asked last: it is asked again only if too much may be unsent."""
         self._asked = session.asked
@@ -196,10 +201,17 @@ class Driver:
         if self._stream.congested:
             await self._drain()
 
-    @property
-    def held(self) -> int:
-        """Bytes of unfinished messages and of output that the peer does not read."""
-        return self._session.held + self._stream.unsent
+    def report(self) -> None:
+        """Report to the account what is kept here."""
+        self._account.report_unfinished(self._session.unfinished)
+        self._account.report_unsent(self._stream.unsent + self._session.retained)
+        self._reported = self._given
+
+    def free(self) -> None:
+        """Free what has arrived, once the session has ended."""
+        if self._record is not None and (rest := self._session.rest):
+            self._record.received(rest)
+        self._session.release()
 
     def hurry(self, seconds: float) -> None:
         """Wait no longer than this for the peer to read what is left; what was recorded is written first."""
@@ -325,6 +337,11 @@ class Driver:
             self._count_bulk(self._session.walked)
         if self._record is not None and (frames := self._session.frames):
             self._record.received(frames, lambda: self._session.frame_sizes)
+        if (unfinished := self._session.unfinished) != self._account.unfinished:
+            if unfinished >= LARGE_READ:
+                self._session.forget_taken()
+                unfinished = self._session.unfinished
+            self._account.report_unfinished(unfinished)
         self._settle(self._gather)
 
     def _count_bulk(self, size: int) -> None:
@@ -412,6 +429,8 @@ class Driver:
         else:
             return
         self._given += len(data)
+        if self._given - self._reported > SLICE:
+            self.report()
         self.active_at = self._loop.time()
         if (asked := session.asked) != self._asked:
             self._asked, self._question = asked, self._given

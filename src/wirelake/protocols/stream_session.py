@@ -71,9 +71,18 @@ class StreamSession(Generic[EventT]):
         return self._buffer.rest
 
     @property
-    def held(self) -> int:
-        """How many bytes `rest` has."""
-        return self._buffer.size
+    def unfinished(self) -> int:
+        """Bytes of memory that only further input frees, about."""
+        return self._buffer.memory
+
+    @property
+    def retained(self) -> int:
+        """Bytes of memory that are kept until the peer confirms something, about."""
+        return 0
+
+    def forget_taken(self) -> None:
+        """Free the whole frames of the last `receive`: `frames` is empty then."""
+        self._buffer.forget_taken()
 
     @property
     def walked(self) -> int:

@@ -471,7 +471,7 @@ async def test_what_cannot_be_asked_is_the_caller_s_fault(service, peer, other):
 
 def test_requests_of_both_sides_at_once_under_pressure():
     async def main():
-        small = {"max_in_flight": 4, "max_held": 10_000}
+        small = {"max_in_flight": 4, "max_memory": 10_000}
         async with two_peers(serving(demo(), **small), serving(demo(), **small), cut=1000) as (peer, other):
             bodies = ["x" * 3000] * 40
             found = await asyncio.gather(*(end.request("echo", body) for body in bodies for end in (peer, other)))

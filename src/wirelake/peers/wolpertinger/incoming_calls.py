@@ -6,9 +6,11 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from wirelake.errors import RequestFailed, WirelakeError
+from wirelake.peers.accountant import weigh
 from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.wolpertinger.components import Declared, Misfit, Offer, methods_of
@@ -74,7 +76,7 @@ class IncomingCalls:
             self._failed(event, reason)
             return
         if is_awaitable(answer):
-            self._work.answer(self._answer(event, declared, answer), event.size)
+            self._work.answer(partial(self._answer, event, declared), answer, weigh(event.parameters, event.size))
         else:
             self._respond(event, declared, answer)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from wirelake.peers.accountant import weigh
 from wirelake.peers.workload import Workload, is_awaitable
 from wirelake.peers.yamp.service import EventSubscriber, ReceivedEvent
 
@@ -32,16 +34,17 @@ class EventDelivery:
     def bring(self, event: ReceivedEvent, listeners: list[EventSubscriber], size: int) -> None:
         """Call the handlers now, or after those of the events before."""
         if self._busy:
+            size = weigh(event.body, size)
             self._queue.append((event, listeners, size))
             self._work.put(size)
             return
         for place, listener in enumerate(listeners):
             if (slow := self._tell(listener, event)) is not None:
                 self._busy = True
-                self._work.attend(self._go_on(slow, event, listeners[place + 1 :]), size)
+                self._work.attend(partial(self._go_on, event, listeners[place + 1 :]), slow, weigh(event.body, size))
                 return
 
-    async def _go_on(self, slow: Awaitable[Any], event: ReceivedEvent, listeners: list[EventSubscriber]) -> None:
+    async def _go_on(self, event: ReceivedEvent, listeners: list[EventSubscriber], slow: Awaitable[Any]) -> None:
         """Finish one event, then all that came meanwhile."""
         try:
             await self._finish(slow, event)

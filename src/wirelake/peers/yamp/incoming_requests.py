@@ -9,11 +9,13 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wirelake.errors import RequestCancelled, RequestFailed, WirelakeError
+from wirelake.peers.accountant import weigh
 from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.workload import Workload, is_awaitable
@@ -62,7 +64,7 @@ class IncomingRequests:
             return
         if is_awaitable(answer):
             self._calls[event.uid] = call
-            self._work.answer(self._answer(call, answer), event.size)
+            self._work.answer(partial(self._answer, call), answer, weigh(event.body, event.size))
         else:
             self._finish(call, self._session.respond, answer)
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from wirelake.errors import RemoteProtocolError, RequestCancelled, RequestTimeout
+from wirelake.peers.accountant import weigh
 from wirelake.peers.live_peer import LivePeer
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.subscriptions import Subscription, Subscriptions
@@ -70,7 +71,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         """Payload of a ping by hand -> when it was sent, and the futures that wait for its pong."""
         self._answering = IncomingRequests(self, self._session, self._driver, self._work)
         self._attendance = EventDelivery(self._work, self._refused)
-        self._subscriptions: Subscriptions[ReceivedEvent] = Subscriptions(options.max_inbox)
+        self._subscriptions: Subscriptions[ReceivedEvent] = Subscriptions(options.max_inbox, self.account)
         self._handlers = {
             Opened: self._on_opened,
             EventReceived: self._on_event,
@@ -227,7 +228,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
     def _on_event(self, event: EventReceived) -> None:
         received = ReceivedEvent(self, event.uri, event.body, event.uid)
         before = self._subscriptions.unheard
-        self._subscriptions.deliver(event.uri, received)
+        self._subscriptions.deliver(event.uri, received, lambda: weigh(event.body, event.size))
         listeners = self.service.listeners(event.uri)
         if listeners:
             self._attendance.bring(received, listeners, event.size)
@@ -251,8 +252,8 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
 
     def _on_progress(self, event: ProgressReceived) -> None:
         ask = self._asks.get(event.request_uid)
-        if ask is not None and ask.step(event.body, event.size):
-            self._work.put(event.size)
+        if ask is not None and ask.step(event.body, size := weigh(event.body, event.size)):
+            self._work.put(size)
 
     def _on_pong(self, event: PongReceived) -> None:
         _, waiting = self._pings.pop(event.payload, (0.0, []))

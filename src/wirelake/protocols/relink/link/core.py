@@ -151,7 +151,8 @@ class LinkCore:
             self.state.is_connected = self.state.may_send = False
             self.state.output.clear()
             self.inbox.forget_connection()
-            lifetime = self.options.link_lifetime
+            options = self.options
+            lifetime = options.link_lifetime if self.state.incarnations else options.unused_link_lifetime
             self.expires = None if lifetime is None else now + lifetime
 
     def take(self, kind: int, ids: tuple[bytes, ...], sequence: int | None, parts: tuple[bytes, ...]) -> None:
@@ -191,6 +192,7 @@ class LinkCore:
             self.state.events.append(LinkShutdown())
         else:
             self.state.events.append(LinkLost(self.epoch, self.id, fault, self.outbox.unresolved(), replaced))
+        self.inbox.forget()
         self._start_over(is_shutting=self.outbox.is_shutting)
 
     def strike(self) -> None:

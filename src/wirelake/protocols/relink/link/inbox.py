@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count, repeat
+from typing import Final
 
 from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel, TombstonesForgotten
 from wirelake.protocols.relink.faults import Fault, Violation
@@ -15,6 +16,17 @@ from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.wire import encode
 
 __all__ = ["Inbox"]
+
+CHANNEL: Final = 1536
+"""Bytes of memory that a channel takes, about."""
+TOMBSTONE: Final = 512
+"""Bytes of memory that a closed channel takes, about."""
+UNDECIDED: Final = 512
+"""Bytes of memory that an undecided message takes beside its parts, about."""
+UNSETTLED: Final = 128
+"""Bytes of memory that a message on a transactional channel takes until it has a result, about."""
+PART: Final = 64
+"""Bytes of memory that a part of a message takes beside its bytes, about."""
 
 
 class Inbox:
@@ -28,6 +40,7 @@ class Inbox:
         self.undecided = 0
         """Those of them that wait for commit or rollback."""
         self._undecided_bytes = 0
+        self._undecided_parts = 0
         self.is_shut = False
         """§3.6: the peer opens no more channels."""
         self._state = state
@@ -52,6 +65,13 @@ class Inbox:
         self._runs_since_ping = 0
 
     @property
+    def memory(self) -> int:
+        """Bytes of memory that only the peer can free, about: undecided messages, channels, tombstones."""
+        undecided = self._undecided_bytes + PART * self._undecided_parts + UNDECIDED * self.undecided
+        unsettled = UNSETTLED * self.unconsumed if self._transactional else 0
+        return undecided + unsettled + CHANNEL * len(self.channels) + TOMBSTONE * len(self.tombstones)
+
+    @property
     def deadline(self) -> float | None:
         """When to acknowledge consumed messages."""
         return self._ack_deadline
@@ -65,6 +85,11 @@ class Inbox:
     def barrier_deadline(self) -> float | None:
         """RELINK-22: when to ping, so that its pong lets us forget closed channels and results."""
         return self._barrier_deadline
+
+    def forget(self) -> None:
+        """Free the channels: the link is lost, and a session may refer to this object for a while."""
+        for one in (self.channels, self.tombstones, self._due_now, self._due_later):
+            one.clear()
 
     # Packets of the peer.
 
@@ -316,6 +341,7 @@ class Inbox:
         self.unconsumed += 1
         self.undecided += 1
         self._undecided_bytes += size
+        self._undecided_parts += len(parts)
         incoming.take(parts)
         self._due_now[incoming.channel] = incoming
 
@@ -324,6 +350,7 @@ class Inbox:
         for message in decided:
             self.undecided -= 1
             self._undecided_bytes -= sum(map(len, message.parts))
+            self._undecided_parts -= len(message.parts)
             if message.is_committed:
                 self._state.events.append(MessageReceived(incoming.channel, message.number, message.parts, incoming.incarnation))
 
