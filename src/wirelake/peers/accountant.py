@@ -6,10 +6,12 @@ It does not import protocols or sockets: holders report numbers, and do what a b
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -179,6 +181,13 @@ class Account:
         before, self.unsent = self.unsent, size
         self._add(size - before)
 
+    def line_up(self, take: Callable[[], None]) -> None:
+        """Call this in one of the next turns of the event loop, when no other of the books has its turn."""
+        if self._accountant is None:
+            asyncio.get_running_loop().call_soon(take)
+        else:
+            self._accountant.line_up(take)
+
     def close(self) -> None:
         """Nothing is kept any more."""
         if self._accountant is not None:
@@ -220,6 +229,8 @@ class Accountant:
         self._all = Book(max_memory)
         self._hosts: dict[str, Book] = {}
         self._is_enforcing = False
+        self._line: deque[Callable[[], None]] = deque()
+        """Holders with input, while memory is tight: one has its turn in a turn of the event loop."""
         self._freed = 0
         """Bytes that were freed since memory was given back to the system."""
 
@@ -260,6 +271,12 @@ class Accountant:
             if is_tight is not book.is_tight:
                 self._tell(book, is_tight)
 
+    def line_up(self, take: Callable[[], None]) -> None:
+        """See Account."""
+        self._line.append(take)
+        if len(self._line) == 1:
+            asyncio.get_running_loop().call_soon(self._next)
+
     def sweep(self) -> None:
         """Look at what changes without reads, and give memory back to the system."""
         self._refresh(self._all.accounts)
@@ -268,6 +285,15 @@ class Accountant:
             _trim()
 
     # Inside.
+
+    def _next(self) -> None:
+        take = self._line[0]
+        try:
+            take()
+        finally:
+            self._line.popleft()
+            if self._line:
+                asyncio.get_running_loop().call_soon(self._next)
 
     def _tell(self, book: Book, is_tight: bool) -> None:
         book.is_tight = is_tight

@@ -48,6 +48,8 @@ LITTLE: Final = 4096
 """Bytes given since the system was asked last that count as gone at once: to ask takes as long as to send them."""
 SLICE: Final = 64 * 1024
 """Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
+TURN: Final = 16 * 1024
+"""Bytes that are taken at a time while the memory of the host is tight, one connection in a turn of the loop."""
 
 
 class Driver:
@@ -98,6 +100,8 @@ class Driver:
         """Events are being handled: their output is sent afterwards."""
         self._is_woken = False
         """`wake` was called meanwhile."""
+        self._lined_up = b""
+        """What arrived while the memory of the host is tight, and waits for a turn."""
         self._is_draining = False
         """Reading stops because the peer does not read."""
         self._alarm = asyncio.Event()
@@ -171,6 +175,8 @@ class Driver:
             self._loop.call_soon(self._settle)
             if self._is_fresh:
                 self._push()
+        elif self._planned >= SLICE:  # what is not given to the stream is in no account
+            self._push()
 
     def post(self, size: int, due: float | None) -> None:
         """`wake`, if the session only queued a message: no event came of it, and no deadline before `due`.
@@ -232,7 +238,9 @@ class Driver:
         if not self._readable.is_set():
             self._readable.set()
             self._session.resume(self.now)
-            if self._push_stream is not None and not self._is_draining:
+            if self._lined_up:
+                self._account.line_up(self._take_turn)
+            elif self._push_stream is not None and not self._is_draining:
                 self._push_stream.resume()
             self._arm()
 
@@ -267,6 +275,10 @@ class Driver:
                 self._take_end(reason)
             else:
                 if data:
+                    if self._account.tight:
+                        turn = asyncio.Event()
+                        self._account.line_up(turn.set)
+                        await turn.wait()
                     self._take(data)
                 else:
                     self._take_end(None)
@@ -286,10 +298,11 @@ class Driver:
                     raise self._failure
                 if self._is_overfull:
                     await self._drain_first()
-                if self._readable.is_set():
+                if self._readable.is_set() and not self._lined_up:
                     stream.resume()
         finally:
             stream.detach()
+            self._lined_up = b""
 
     async def _drain_first(self) -> None:
         """Read no more before the peer has read enough: a peer that asks and does not listen gets no more attention.
@@ -308,6 +321,27 @@ class Driver:
 
     def _take_pushed(self, data: bytes) -> None:
         """Take bytes inside a call of the event loop: what goes wrong is raised in `run`."""
+        if self._account.tight and self._push_stream is not None:
+            self._lined_up += data
+            self._push_stream.pause()
+            self._account.line_up(self._take_turn)
+            return
+        self._take_now(data)
+
+    def _take_turn(self) -> None:
+        """Take a little of what has lined up: others of this host come next, and what is given up is free by then."""
+        if not self._lined_up or self._session.ended is not None or not self._readable.is_set():
+            return
+        data, self._lined_up = self._lined_up[:TURN], self._lined_up[TURN:]
+        self._take_now(data)
+        if not self._readable.is_set() or self._session.ended is not None:
+            return
+        if self._lined_up:
+            self._account.line_up(self._take_turn)
+        elif self._push_stream is not None and not self._is_draining and not self._alarm.is_set():
+            self._push_stream.resume()
+
+    def _take_now(self, data: bytes) -> None:
         try:
             self._take(data)
         except Exception as reason:

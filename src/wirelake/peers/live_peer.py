@@ -187,6 +187,8 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         self._log.log(NOTICE, "closed the connection of %s: %s", self.host, reason)
         self.close(reason)
         self._driver.hurry(0.0)
+        if self.stream.congested:
+            self.stream.abort()  # it does not read what waits for it
         self._driver.free()
         self._driver.report()
 

@@ -208,6 +208,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             self._failed(request, reason)
         else:
             self._respond(request, body)
+            del body  # it is output now, and waits there for the peer
             await self._driver.ready()
 
     def _failed(self, request: RequestReceived, reason: Exception) -> None:

@@ -91,6 +91,7 @@ class IncomingCalls:
             self._failed(event, reason)
         else:
             self._respond(event, declared, value)
+            del value  # it is output now, and waits there for the peer
             await self._driver.ready()
         finally:
             if inspect.iscoroutine(answer):

@@ -86,6 +86,7 @@ class IncomingRequests:
             self._failed(call, reason)
         else:
             self._finish(call, self._session.respond, body)
+            del body  # it is output now, and waits there for the peer
             await self._driver.ready()
         finally:
             self._calls.pop(call.uid, None)
