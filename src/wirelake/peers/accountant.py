@@ -32,7 +32,7 @@ LONG: Final = 64
 OTHER: Final = 20
 """Bytes of memory for each byte on the wire of a body that has objects other than the builtin ones."""
 STEP: Final = 4096
-"""Bytes of change that an account passes on to its books at once."""
+"""Bytes of change that an account passes on to its budgets at once."""
 UNFINISHED_SHARE: Final = 8
 """Unfinished input is given up if it is at least this part of what is kept; otherwise the largest holder is closed."""
 TRIM_FROM: Final = 16 * 1024 * 1024
@@ -78,7 +78,7 @@ class Holder(Protocol):
         """Report to the account what changes without reads."""
 
     def balance(self) -> None:
-        """Stop reading, or read again: the books of the account have become tight, or have space."""
+        """Stop reading, or read again: the budgets of the account have become tight, or have space."""
 
     def refuse_oldest(self, reason: str) -> None:
         """Give up the oldest unfinished input of the peer, with the answer that the protocol has."""
@@ -87,12 +87,13 @@ class Holder(Protocol):
         """Close at once, and free what is kept."""
 
 
-class Book:
+class Budget:
     """The accounts of one host, or of all hosts."""
 
-    __slots__ = ("accounts", "is_tight", "limit", "total")
+    __slots__ = ("accounts", "host", "is_tight", "limit", "total")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, host: str = "") -> None:
+        self.host = host
         self.limit = limit
         self.total = 0
         self.is_tight = False
@@ -101,13 +102,13 @@ class Book:
 
 
 class Account:
-    """The memory that is kept for one holder, in bytes. Without books it has no other limit than its own."""
+    """The memory that is kept for one holder, in bytes. Without budgets it has no other limit than its own."""
 
     __slots__ = (
         "_accountant",
         "_holder",
         "_passed",
-        "books",
+        "budgets",
         "inboxes",
         "max_memory",
         "since",
@@ -134,9 +135,9 @@ class Account:
         """Events for subscribers."""
         self.size = 0
         """All of it together."""
-        self.books: tuple[Book, ...] = ()
+        self.budgets: tuple[Budget, ...] = ()
         self.tight = 0
-        """How many of the books are tight."""
+        """How many of the budgets are tight."""
         self._passed = 0
         self._accountant: Accountant | None = None
 
@@ -182,7 +183,7 @@ class Account:
         self._add(size - before)
 
     def line_up(self, take: Callable[[], None]) -> None:
-        """Call this in one of the next turns of the event loop, when no other of the books has its turn."""
+        """Call this in one of the next turns of the event loop, when no other of the budgets has its turn."""
         if self._accountant is None:
             asyncio.get_running_loop().call_soon(take)
         else:
@@ -194,10 +195,10 @@ class Account:
             self._accountant.close(self)
         self.waiting = self.unfinished = self.unsent = self.inboxes = self.size = 0
 
-    def join(self, accountant: Accountant | None, books: tuple[Book, ...]) -> None:
-        """Be in these books from now on."""
-        self._accountant, self.books, self._passed = accountant, books, 0
-        self.tight = sum(book.is_tight for book in books)
+    def join(self, accountant: Accountant | None, budgets: tuple[Budget, ...]) -> None:
+        """Be in these budgets from now on."""
+        self._accountant, self.budgets, self._passed = accountant, budgets, 0
+        self.tight = sum(budget.is_tight for budget in budgets)
         if accountant is not None:
             self._pass_on()
 
@@ -209,25 +210,25 @@ class Account:
     def _pass_on(self) -> None:
         change, self._passed = self.size - self._passed, self.size
         if self._accountant is not None:
-            self._accountant.change(self.books, change)
+            self._accountant.change(self.budgets, change)
 
     @property
     def passed(self) -> int:
-        """What the books know of it."""
+        """What the budgets know of it."""
         return self._passed
 
 
 def _no_holder() -> None:
-    """For accounts that are in no books."""
+    """For accounts that are in no budgets."""
 
 
 class Accountant:
-    """The books of a server: what all holders keep, and by host."""
+    """The budgets of a server: what all holders keep, and by host."""
 
     def __init__(self, max_memory: int, max_memory_per_host: int) -> None:
         self._max_memory_per_host = max_memory_per_host
-        self._all = Book(max_memory)
-        self._hosts: dict[str, Book] = {}
+        self._all = Budget(max_memory)
+        self._hosts: dict[str, Budget] = {}
         self._is_enforcing = False
         self._line: deque[Callable[[], None]] = deque()
         """Holders with input, while memory is tight: one has its turn in a turn of the event loop."""
@@ -241,35 +242,36 @@ class Accountant:
 
     def open(self, account: Account, host: str) -> None:
         """Charge an account to its host from now on."""
-        book = self._hosts.get(host)
-        if book is None:
-            book = self._hosts[host] = Book(self._max_memory_per_host)
-        book.accounts[account] = None
+        budget = self._hosts.get(host)
+        if budget is None:
+            budget = self._hosts[host] = Budget(self._max_memory_per_host, host)
+        budget.accounts[account] = None
         self._all.accounts[account] = None
         account.size += CONNECTION
-        account.join(self, (book, self._all))
+        account.join(self, (budget, self._all))
 
     def close(self, account: Account) -> None:
-        """Take an account out of the books."""
-        books, passed = account.books, account.passed
+        """Take an account out of the budgets."""
+        budgets, passed = account.budgets, account.passed
         account.join(None, ())
-        for book in books:
-            book.accounts.pop(account, None)
-        self.change(books, -passed)
-        self._hosts = {host: book for host, book in self._hosts.items() if book.accounts}
+        for budget in budgets:
+            budget.accounts.pop(account, None)
+        self.change(budgets, -passed)
+        if budgets and not budgets[0].accounts:
+            self._hosts.pop(budgets[0].host, None)
 
-    def change(self, books: tuple[Book, ...], size: int) -> None:
+    def change(self, budgets: tuple[Budget, ...], size: int) -> None:
         """So much more is kept; less, if it is negative."""
         if size < 0:
             self._freed -= size
-        for book in books:
-            book.total += size
-        for book in books:
-            if book.total > book.limit:
-                self._enforce(book)
-            is_tight = book.total * 2 >= book.limit if book.is_tight else book.total * 4 >= book.limit * 3
-            if is_tight is not book.is_tight:
-                self._tell(book, is_tight)
+        for budget in budgets:
+            budget.total += size
+        for budget in budgets:
+            if budget.total > budget.limit:
+                self._enforce(budget)
+            is_tight = budget.total * 2 >= budget.limit if budget.is_tight else budget.total * 4 >= budget.limit * 3
+            if is_tight is not budget.is_tight:
+                self._tell(budget, is_tight)
 
     def line_up(self, take: Callable[[], None]) -> None:
         """See Account."""
@@ -295,9 +297,9 @@ class Accountant:
             if self._line:
                 asyncio.get_running_loop().call_soon(self._next)
 
-    def _tell(self, book: Book, is_tight: bool) -> None:
-        book.is_tight = is_tight
-        for account in list(book.accounts):
+    def _tell(self, budget: Budget, is_tight: bool) -> None:
+        budget.is_tight = is_tight
+        for account in list(budget.accounts):
             account.tight += 1 if is_tight else -1
             if (holder := account.holder) is not None and account.waiting:
                 holder.balance()
@@ -307,20 +309,20 @@ class Accountant:
             if (holder := account.holder) is not None:
                 holder.refresh()
 
-    def _enforce(self, book: Book) -> None:
+    def _enforce(self, budget: Budget) -> None:
         """Give up unfinished input, or close holders, until what is kept is within the limit."""
         if self._is_enforcing:
             return
         self._is_enforcing = True
         try:
-            self._refresh([one for one in book.accounts if one.unsent])
-            while book.total > book.limit and book.accounts:
-                host = max(self._hosts.values(), key=lambda one: one.total) if book is self._all else book
+            self._refresh([one for one in budget.accounts if one.unsent])
+            while budget.total > budget.limit and budget.accounts:
+                host = max(self._hosts.values(), key=lambda one: one.total) if budget is self._all else budget
                 self._free(host)
         finally:
             self._is_enforcing = False
 
-    def _free(self, host: Book) -> None:
+    def _free(self, host: Budget) -> None:
         """Free memory of one host: the oldest unfinished input, or all of the largest holder."""
         accounts, reason = host.accounts, f"connections of its host keep {host.total:,} bytes of memory together"
         unfinished = sum(one.unfinished for one in accounts)
