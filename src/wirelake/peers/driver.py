@@ -96,6 +96,9 @@ class Driver:
         self._is_fresh = True
         """Nothing was sent by `post` since bytes arrived, or since the last planned flush."""
         self._planned = 0
+        """Bytes that were to be sent since the last flush."""
+        self._pushed = 0
+        """How many of them were sent before it."""
         self._is_settling = False
         """Events are being handled: their output is sent afterwards."""
         self._is_woken = False
@@ -175,8 +178,10 @@ class Driver:
             self._loop.call_soon(self._settle)
             if self._is_fresh:
                 self._push()
-        elif self._planned >= SLICE:  # what is not given to the stream is in no account
+        elif self._planned - self._pushed >= SLICE:  # what is not given to the stream is in no account
+            planned = self._planned
             self._push()
+            self._planned = self._pushed = planned
 
     def post(self, size: int, due: float | None) -> None:
         """`wake`, if the session only queued a message: no event came of it, and no deadline before `due`.
@@ -448,7 +453,7 @@ class Driver:
 
     def _push(self) -> None:
         """Give the stream what the session has to say."""
-        self._planned = 0
+        self._planned = self._pushed = 0
         session = self._session
         if self._messages is not None:
             if not (messages := self._messages()):
