@@ -8,7 +8,7 @@ import socket
 import msgspec
 import pytest
 from tests.peers.raw import place
-from tests.peers.world import ANY, BYE, HELLO, PING, QUIET, facing, log_of, quick, raw_server, run, until
+from tests.peers.world import ANY, BYE, HELLO, PING, PONG, QUIET, facing, log_of, quick, raw_server, run, until
 
 from wirelake.errors import ConnectionLost, SessionClosed
 from wirelake.peers.emp import Options, connect, serve
@@ -154,6 +154,28 @@ def test_no_more_handlers_run_than_allowed():
             gate.set()
             await until(lambda: peer._session.serving == 0 and other.unsent == 0)
         assert most == 5
+
+    run(main)
+
+
+def test_pings_are_answered_while_all_handlers_are_busy():
+    async def main():
+        gate = asyncio.Event()
+
+        async def wait(_peer, request):
+            await gate.wait()
+            return request.body
+
+        async with facing(msgspec.structs.replace(QUIET, max_in_flight=2, on_request=wait)) as (peer, other):
+            other.send(HELLO + b"".join(encode(Data(b"x", (RequestResponse(True, number),))) for number in range(1, 11)) + PING)
+            await peer.opened()
+            seen = b""
+            with quick(5):
+                while PONG not in seen:
+                    seen += await other.receive()
+            assert peer._session.serving == 10
+            gate.set()
+            await until(lambda: not peer._session.serving)
 
     run(main)
 

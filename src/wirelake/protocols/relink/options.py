@@ -113,7 +113,7 @@ class Options(PacketLimits, frozen=True, kw_only=True):
     link_lifetime: float | None = 600.0
     """RELINK-24: how long a listener keeps a link without a connection."""
     unused_link_lifetime: float | None = 30.0
-    """RELINK-24: the same for a link on which its peer never sent a message."""
+    """RELINK-24: the same for a link on which its peer never sent a message, if that is shorter."""
     max_links: int = 10_000
     """RELINK-24: links a listener has for each endpoint."""
     max_links_per_remote: int = 1000

@@ -151,9 +151,10 @@ class LinkCore:
             self.state.is_connected = self.state.may_send = False
             self.state.output.clear()
             self.inbox.forget_connection()
-            options = self.options
-            lifetime = options.link_lifetime if self.state.incarnations else options.unused_link_lifetime
-            self.expires = None if lifetime is None else now + lifetime
+            lifetimes = [self.options.link_lifetime]
+            if not self.state.incarnations:
+                lifetimes.append(self.options.unused_link_lifetime)
+            self.expires = min((now + one for one in lifetimes if one is not None), default=None)
 
     def take(self, kind: int, ids: tuple[bytes, ...], sequence: int | None, parts: tuple[bytes, ...]) -> None:
         """Take a packet of the peer; raise Violation if it breaks a rule."""
