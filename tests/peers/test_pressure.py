@@ -167,8 +167,12 @@ def test_pings_are_answered_while_all_handlers_are_busy():
             return request.body
 
         async with facing(msgspec.structs.replace(QUIET, max_in_flight=2, on_request=wait)) as (peer, other):
-            other.send(HELLO + b"".join(encode(Data(b"x", (RequestResponse(True, number),))) for number in range(1, 11)) + PING)
+            other.send(HELLO)
             await peer.opened()
+            for number in range(1, 11):
+                other.send(encode(Data(b"x", (RequestResponse(True, number),))))
+                await asyncio.sleep(0.01)
+            other.send(PING)
             seen = b""
             with quick(5):
                 while PONG not in seen:
