@@ -32,6 +32,12 @@ def resident(pid):
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 
 
+def ticks(pid):
+    """Hundredths of a second that the process has worked."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
 @contextlib.asynccontextmanager
 async def server(protocol):
     """A server process: its address and its id."""
@@ -77,7 +83,7 @@ def waiting_bodies(address):
 
 
 def small_requests(address):
-    return [say(address, [HELLO, *(b"".join(ask(number * 1000 + one, b"sleep") for one in range(1000)) for number in range(30))])]
+    return [say(address, [HELLO, *(b"".join(ask(number * 1000 + one + 1, b"sleep") for one in range(1000)) for number in range(70))])]
 
 
 def unread_answers(address):
@@ -160,10 +166,14 @@ async def attacked(protocol, address, pid, attack):
                 most = max(most, resident(pid))
                 await asyncio.sleep(0.02)
         lines = await attacking
-        for _ in range(10):  # of two sweeps
-            most = max(most, resident(pid))
-            await once()
-            await asyncio.sleep(0.02)
+        quiet = 0
+        async with asyncio.timeout(SECONDS):
+            while quiet < 3:  # until all that was sent is taken
+                before_this = ticks(pid)
+                await asyncio.sleep(0.1)
+                quiet = quiet + 1 if ticks(pid) - before_this <= 1 else 0
+                most = max(most, resident(pid))
+        await once()
     return lines, most - before, served
 
 
