@@ -136,9 +136,9 @@ def test_without_reading_nothing_can_be_heard():
 
         service = yamp.Service()
         service.on(">", slow)
-        options = yamp.Options(silence_timeout=0.0, linger=0.1, max_in_flight=1)
+        options = yamp.Options(silence_timeout=0.0, linger=0.1, max_inbox=1)
         async with listening(RawEnd, deaf.talk) as address, yamp.connect(address, service, options=options) as peer:
-            deaf.ends[0].writer.write(b"\x05" + bytes(16) + b"\1x" + b"\0\0\0\4null")
+            deaf.ends[0].writer.write((b"\x05" + bytes(16) + b"\1x" + b"\0\0\0\4null") * 2)
             await until(lambda: not peer._driver._readable.is_set())
             for _ in range(5):
                 with pytest.raises(UNANSWERED):

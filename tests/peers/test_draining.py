@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.peers.world import run
 
+from wirelake.peers.accountant import Account
 from wirelake.peers.driver import LITTLE, Driver
 from wirelake.transports import tcp
 from wirelake.transports.memory import pair
@@ -42,7 +43,7 @@ def test_only_what_was_sent_up_to_the_question_counts():
     async def main():
         one, two = pair()
         session = Asking()
-        driver = Driver(session, one, lambda _: None, linger=1, stall_timeout=1, max_unsent=1)
+        driver = Driver(session, one, lambda _: None, account=Account(None, 1), linger=1, stall_timeout=1, max_unsent=1)
         session.said = b"x" * 100
         driver._settle()
         session.said, session.asked = b"?", 1
@@ -73,7 +74,7 @@ def test_the_system_is_asked_once_for_a_few_questions():
         stream = Counting(1)
         stream._other = two
         session = Asking()
-        driver = Driver(session, stream, lambda _: None, linger=1, stall_timeout=1, max_unsent=1)
+        driver = Driver(session, stream, lambda _: None, account=Account(None, 1), linger=1, stall_timeout=1, max_unsent=1)
         stream.looked = 0
 
         def ask(size):

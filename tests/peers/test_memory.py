@@ -32,7 +32,7 @@ def test_a_closed_connection_is_gone_without_the_garbage_collector(protocol):
             writer.write(BEGINNINGS[protocol] + bytes(50_000) if protocol != "relink" else b"")
             await until(lambda: peers)
             if protocol != "relink":
-                await until(lambda: any(one.held >= 50_000 for one in peers))
+                await until(lambda: any(one.account.unfinished >= 50_000 for one in peers))
             (peer,) = peers
             session, gone = weakref.ref(getattr(peer, "_session", None) or peer.session), weakref.ref(peer)
             del peer

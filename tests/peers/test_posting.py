@@ -7,6 +7,7 @@ import asyncio
 from tests.peers.test_draining import Asking
 from tests.peers.world import run
 
+from wirelake.peers.accountant import Account
 from wirelake.peers.driver import Driver
 from wirelake.transports.memory import pair
 
@@ -14,7 +15,7 @@ from wirelake.transports.memory import pair
 class Speaking(Asking):
     """A session whose owner lets it speak; it takes what the peer says, and has a deadline if told so."""
 
-    held = walked = 0
+    unfinished = walked = 0
 
     def receive(self, _data, _now):
         pass
@@ -24,7 +25,7 @@ def driven(*, gather=False):
     """A driver, its session, and what its stream was given."""
     one, _ = pair()
     session = Speaking()
-    driver = Driver(session, one, lambda _: None, linger=1, stall_timeout=1, max_unsent=1, gather=gather)
+    driver = Driver(session, one, lambda _: None, account=Account(None, 1), linger=1, stall_timeout=1, max_unsent=1, gather=gather)
     written = []
     one.send = written.append
     return driver, session, written

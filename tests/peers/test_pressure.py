@@ -8,7 +8,7 @@ import socket
 import msgspec
 import pytest
 from tests.peers.raw import place
-from tests.peers.world import ANY, BYE, HELLO, PING, QUIET, facing, log_of, quick, raw_server, run, until
+from tests.peers.world import ANY, BYE, HELLO, PING, PONG, QUIET, facing, log_of, quick, raw_server, run, until
 
 from wirelake.errors import ConnectionLost, SessionClosed
 from wirelake.peers.emp import Options, connect, serve
@@ -110,7 +110,7 @@ def test_the_bytes_of_waiting_messages_are_bounded_too(handled):
             started += 1
             await gate.wait()
 
-        options = msgspec.structs.replace(QUIET, max_held=100_000, on_data=wait if handled else None)
+        options = msgspec.structs.replace(QUIET, max_memory=100_000, on_data=wait if handled else None)
         async with facing(options) as (peer, other):
             other.send(HELLO)
             await peer.opened()
@@ -150,10 +150,36 @@ def test_no_more_handlers_run_than_allowed():
                     await asyncio.sleep(0)
             await asyncio.sleep(0.02)
             assert running == 5
-            assert other.unsent > 0
+            assert other.unsent == 0  # the others wait here
             gate.set()
             await until(lambda: peer._session.serving == 0 and other.unsent == 0)
-        assert most <= 5 + 1
+        assert most == 5
+
+    run(main)
+
+
+def test_pings_are_answered_while_all_handlers_are_busy():
+    async def main():
+        gate = asyncio.Event()
+
+        async def wait(_peer, request):
+            await gate.wait()
+            return request.body
+
+        async with facing(msgspec.structs.replace(QUIET, max_in_flight=2, on_request=wait)) as (peer, other):
+            other.send(HELLO)
+            await peer.opened()
+            for number in range(1, 11):
+                other.send(encode(Data(b"x", (RequestResponse(True, number),))))
+                await asyncio.sleep(0.01)
+            other.send(PING)
+            seen = b""
+            with quick(5):
+                while PONG not in seen:
+                    seen += await other.receive()
+            assert peer._session.serving == 10
+            gate.set()
+            await until(lambda: not peer._session.serving)
 
     run(main)
 

@@ -447,7 +447,7 @@ def test_a_link_that_is_given_up_does_not_wait_for_a_peer_that_does_not_read():
         async def never(_link):
             await asyncio.Event().wait()
 
-        small = make_options(max_held=100_000, close_timeout=0.2)
+        small = make_options(max_memory=100_000, close_timeout=0.2)
         async with serve(ANY, {DEMO: never}, options=small) as listener:
             connector = connect(listener.address, DEMO, options=make_options(close_timeout=0.1, linger=0.05))
             link = await connector.__aenter__()
@@ -457,7 +457,7 @@ def test_a_link_that_is_given_up_does_not_wait_for_a_peer_that_does_not_read():
                     await link.channel(b"chan").post(bytes(60_000))
 
             posting = asyncio.ensure_future(fill())
-            await until(lambda: link._carrier is not None and link._carrier.driver.held > 1_000_000)
+            await until(lambda: link._carrier is not None and link._carrier.driver._stream.unsent > 1_000_000)
             with quick(10):  # and not the stall timeout of 30 s
                 await connector.__aexit__(None, None, None)
             posting.cancel()

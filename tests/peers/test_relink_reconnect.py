@@ -189,6 +189,29 @@ def test_a_link_without_a_connection_expires():
     run(main)
 
 
+@pytest.mark.parametrize("has_sent", [False, True])
+def test_a_link_on_which_its_peer_never_sent_a_message_lives_shortly(has_sent):
+    """RELINK-24: a handshake costs a stranger nothing, and is no reason to keep anything for ten minutes."""
+
+    async def main():
+        seen = []
+        options = Options(unused_link_lifetime=0.1, link_lifetime=600.0)
+        async with serve(ANY, {DEMO: taking(seen)}, options=make_options(options=options, close_timeout=0.1)) as listener:
+            async with raw_connector(listener.address, Request("demo", 4, 4)) as raw:
+                if has_sent:
+                    await raw.say(encode(Message((CHAN,), (b"one",))))
+                    await until(lambda: seen == [b"one"])
+            (link,) = listener.links.values()
+            await until(lambda: not link.is_connected)
+            if has_sent:
+                await asyncio.sleep(0.3)
+                assert not link.is_over
+            else:
+                await until(lambda: link.is_over)
+
+    run(main)
+
+
 def test_a_raw_peer_takes_a_link_over():
     """RELINK-11: the last one wins, and the one before is closed at once, though no timer is due on it."""
 

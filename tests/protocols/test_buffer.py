@@ -12,8 +12,9 @@ from tests.protocols.emp import speech
 from tests.protocols.emp.scanning import scanned
 
 from wirelake.protocols import kernel
-from wirelake.protocols.buffer import BATCH, LARGE, Buffer
+from wirelake.protocols.buffer import BATCH, LARGE, PIECE, Buffer
 from wirelake.protocols.emp.limits import DEFAULT_LIMITS, Limits
+from wirelake.protocols.emp.messages import Data
 from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, scan
 from wirelake.protocols.emp.wire import encode, message
 from wirelake.protocols.kernel import COMPILED_BYTES, FAULT, KIND, LENGTH, START, compiled
@@ -99,6 +100,22 @@ def test_what_is_unfinished_is_the_rest(form):
     assert (buffer.taken, buffer.rest) == (b"", speech.hello()[:7])
     assert [frame for _, frame, _, _ in frames(buffer, [speech.hello()[7:] + b"\x00"])] == [speech.hello()]
     assert (buffer.taken, buffer.rest) == (speech.hello(), b"\x00")
+
+
+def test_memory_counts_the_pieces_of_a_frame_and_large_frames_until_they_are_forgotten():
+    frame = encode(Data(bytes(100_000)))
+    buffer = make()
+    for at in range(0, 1000, 10):
+        list(buffer.feed(frame[at : at + 10]))
+    assert buffer.memory >= 90 * PIECE + 1000
+    list(buffer.feed(frame[1000:]))
+    assert buffer.memory >= 100_000, "what was read last is kept for a recorder"
+    buffer.forget_taken()
+    assert (buffer.memory, buffer.rest) == (0, b"")
+    list(buffer.feed(frame + frame[:7]))
+    buffer.forget_taken()
+    assert (buffer.memory, buffer.rest) == (7, frame[:7])
+    assert next(iter(buffer.feed(frame[7:])))[1][0][LENGTH] == len(frame)
 
 
 def test_many_frames_come_in_batches(form):

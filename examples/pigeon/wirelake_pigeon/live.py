@@ -26,7 +26,7 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     on_note: Callable[[Peer, NoteReceived], None] | None = None
     max_in_flight: int = 1024
     max_inbox: int = 1024
-    max_held: int = 1024 * 1024
+    max_memory: int = 1024 * 1024
     max_unsent: int = 1024 * 1024
     linger: float = 1.0
     stall_timeout: float = 60.0

@@ -1,7 +1,7 @@
-"""Admission: which connections a server keeps, by limits on connections, bytes and time.
+"""Admission: which connections a server keeps, by limits on connections and time. `accountant.py` has the limits on memory.
 
-Limits are per host and in total. It does not import protocols or sockets: a peer says how long it is idle, how many bytes it holds, and
-whether it has sent a message.
+Limits are per host and in total. It does not import protocols or sockets: a peer says how long it is idle, and whether it has sent a
+message.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["DEFAULT_SERVER_LIMITS", "Guest", "ServerLimits", "evictable", "over_bytes", "over_time"]
+__all__ = ["DEFAULT_SERVER_LIMITS", "Guest", "ServerLimits", "evictable", "over_time"]
 
 RESERVED_DESCRIPTORS: Final = 64
 """Descriptors that are left to files, logs and the rest of the process."""
@@ -31,13 +31,16 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     Otherwise the server refuses the new one.
     """
-    max_buffered: int = 1024 * 1024 * 1024
-    """Bytes that all connections hold: unfinished messages, messages that wait, output.
+    max_memory: int = 1024 * 1024 * 1024
+    """Bytes of memory kept for all connections and links: unfinished input, messages that wait, output.
 
-    Above that the largest holder is closed.
+    Above that the oldest unfinished input is given up, or the largest holder is closed.
     """
-    max_buffered_per_host: int = 256 * 1024 * 1024
-    """The same for the connections of one remote host."""
+    max_memory_per_host: int = 256 * 1024 * 1024
+    """The same for the connections and links of one remote host.
+
+    From three quarters of it, connections with something waiting are not read until half is free.
+    """
     idle_timeout: float | None = 3600.0
     """How long a connection may carry nothing, in either direction."""
     handshake_timeout: float | None = 60.0
@@ -50,7 +53,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     drain: float = 0.0
     """At shutdown: how long to wait first for requests that are being worked on."""
     sweep_interval: float = 1.0
-    """How often times and bytes are checked."""
+    """How often times are checked, and memory is given back to the system."""
 
     @property
     def connections(self) -> int:
@@ -83,10 +86,6 @@ class Guest(Protocol):
     def is_proven(self) -> bool:
         """Whether the peer has sent a valid message."""
 
-    @property
-    def held(self) -> int:
-        """Bytes that are held for it."""
-
 
 G = TypeVar("G", bound=Guest)
 
@@ -113,21 +112,3 @@ def over_time(guests: Iterable[G], limits: ServerLimits, now: float) -> list[tup
         elif limits.idle_timeout is not None and quiet >= limits.idle_timeout:
             late.append((guest, f"idle for {limits.idle_timeout:g} s"))
     return late
-
-
-def over_bytes(guests: Iterable[G], limits: ServerLimits) -> list[G]:
-    """Connections to close until what is held is below the limits, the largest holders first."""
-    sizes = [(held, guest) for guest in guests if (held := guest.held)]
-    by_host: Counter[str] = Counter()
-    for held, guest in sizes:
-        by_host[guest.host] += held
-    closed: list[G] = []
-    total = sum(by_host.values())
-    if total <= limits.max_buffered and all(held <= limits.max_buffered_per_host for held in by_host.values()):
-        return closed
-    for held, guest in sorted(sizes, key=lambda size: size[0], reverse=True):
-        if by_host[guest.host] > limits.max_buffered_per_host or total > limits.max_buffered:
-            by_host[guest.host] -= held
-            total -= held
-            closed.append(guest)
-    return closed

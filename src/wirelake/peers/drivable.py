@@ -27,8 +27,15 @@ class Drivable(Protocol):
     @property
     def rest(self) -> bytes: ...
     @property
-    def held(self) -> int:
-        """Bytes of unfinished messages."""
+    def unfinished(self) -> int:
+        """Bytes of memory, about, of what is not delivered: half messages, and messages that wait for `job`."""
+
+    @property
+    def retained(self) -> int:
+        """Bytes of memory, about, of what is kept until the peer confirms it, or for a time."""
+
+    def forget_taken(self) -> None:
+        """Free `frames`: they are recorded, or need not be."""
 
     @property
     def walked(self) -> int:

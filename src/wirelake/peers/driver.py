@@ -15,9 +15,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from wirelake.capture.record.recorder import Connection
+from wirelake.peers.accountant import Account
 from wirelake.peers.drivable import Drivable
-from wirelake.peers.turns import SMALL, Turn
-from wirelake.transports.stream import MessageStream, PushStream, Stream
+from wirelake.peers.turns import SMALL, TIGHT, Turn, in_thread
+from wirelake.transports.stream import FramedStream, MessageStream, PushStream, Stream
 from wirelake.transports.tcp import plain
 
 __all__ = ["Driver"]
@@ -73,6 +74,7 @@ class Driver:
         stream: Stream,
         handle: Callable[[Any], None],
         *,
+        account: Account,
         handle_many: Callable[[list[Any]], None] | None = None,
         linger: float,
         stall_timeout: float,
@@ -94,7 +96,11 @@ class Driver:
         self._push_stream = stream if isinstance(stream, PushStream) else None
         """The same stream, if it can call when bytes arrive."""
         self._messages = messages if isinstance(stream, MessageStream) else None
+        self._framed_stream = stream if isinstance(stream, FramedStream) else None
+        if self._framed_stream is not None:
+            self._framed_stream.on_unfinished = self._report_unfinished
         self._handle = handle
+        self._account = account
         self._handle_many = handle_many
         self.handlers: Mapping[type[Any], Callable[[Any], None]] | None = None
         """Event type -> what handles it, for owners that need no more: saves a call for each event."""
@@ -109,6 +115,9 @@ class Driver:
         self._is_fresh = True
         """Nothing was sent by `post` since bytes arrived, or since the last planned flush."""
         self._planned = 0
+        """Bytes that were to be sent since the last flush."""
+        self._pushed = 0
+        """How many of them were sent before it."""
         self._is_settling = False
         """Events are being handled: their output is sent afterwards."""
         self._is_woken = False
@@ -118,6 +127,8 @@ class Driver:
         self._turn = Turn()
         self._unhandled = b""
         """Bytes that arrived and wait for the next turn."""
+        self._to_handle = 0
+        """How many bytes that arrived are not handled yet: `_unhandled`, or the rest of it in the middle of a turn."""
         self._is_waiting = False
         """The last turn is over: nothing is read before the next."""
         self._is_datagram = stream.kind == "udp"
@@ -156,6 +167,8 @@ class Driver:
         self._unanswered = 0
         """Requests since then that timed out, in a row."""
         self._given = 0
+        self._reported = 0
+        """How much was given when the account got a report of what is unsent."""
         self._known_gone = 0
         """Bytes that had left the stream when it was asked last: it is asked again only if too much may be unsent."""
         self._asked = session.asked
@@ -209,6 +222,10 @@ class Driver:
             self._loop.call_soon(self._settle)
             if self._is_fresh:
                 self._push()
+        elif self._planned - self._pushed >= SLICE:  # what is not given to the stream is in no account
+            planned = self._planned
+            self._push()
+            self._planned = self._pushed = planned
 
     def post(self, size: int, due: float | None) -> None:
         """`wake`, if the session only queued a message: no event came of it, and no deadline before `due`.
@@ -256,10 +273,20 @@ class Driver:
             self._give_up(f"{self._unanswered} requests in a row timed out, and nothing came for {self.now - self._asked_at:.0f} s")
             self.wake()
 
-    @property
-    def held(self) -> int:
-        """Bytes of unfinished messages, of input that waits for a turn, and of output that the peer does not read."""
-        return self._session.held + len(self._unhandled) + self._stream.unsent
+    def report(self) -> None:
+        """Report to the account what is kept here."""
+        self._report_unfinished()
+        self._account.report_unsent(self._stream.unsent + self._session.retained)
+        self._reported = self._given
+
+    def free(self) -> None:
+        """Free what has arrived, once the session has ended."""
+        if self._record is not None and (rest := self._session.rest + self._unhandled):
+            self._record.received(rest)
+        self._unhandled, self._to_handle = b"", 0
+        self._session.release()
+        if self._framed_stream is not None:
+            self._framed_stream.discard()
 
     def hurry(self, seconds: float) -> None:
         """Wait no longer than this for the peer to read what is left; what was recorded is written first."""
@@ -322,13 +349,14 @@ class Driver:
 
     def _begin_job(self) -> None:
         if (job := self._session.job) is not None:
-            self._loop.run_in_executor(None, job).add_done_callback(self._take_outcome)
+            in_thread(job).add_done_callback(self._take_outcome)
 
     def _take_outcome(self, done: asyncio.Future[Any]) -> None:
         now = self._loop.time()
         if not done.cancelled():
             try:
                 self._session.finish(done.result(), now)
+                self._report_unfinished()
                 self._settle(self._gather)
             except Exception as reason:
                 self._fail(reason)
@@ -355,7 +383,7 @@ class Driver:
         finally:
             if self._record is not None and (rest := self._session.rest + self._unhandled):
                 self._record.received(rest)
-            self._unhandled = b""
+            self._unhandled, self._to_handle = b"", 0
 
     async def _read(self) -> None:
         if self._push_stream is not None:
@@ -375,8 +403,11 @@ class Driver:
                 self._take_end(reason)
             else:
                 if data:
-                    self._unhandled = data
-                    self._take_turn()
+                    if self._account.tight:
+                        self._wait_for_turn(data)
+                    else:
+                        self._unhandled = data
+                        self._take_turn()
                 else:
                     self._take_end(None)
             if self._is_overfull:
@@ -422,7 +453,9 @@ class Driver:
     def _take_pushed(self, data: bytes) -> None:
         """Take bytes inside a call of the event loop: what goes wrong is raised in `run`."""
         try:
-            if len(data) <= SMALL:  # no more will come in this turn of the loop
+            if self._account.tight:
+                self._wait_for_turn(data)
+            elif len(data) <= SMALL:  # no more will come in this turn of the loop
                 self._take(data)
             else:
                 self._unhandled = data
@@ -442,22 +475,31 @@ class Driver:
         if self._push_stream is not None:
             self._push_stream.detach()
 
+    def _wait_for_turn(self, data: bytes) -> None:
+        """Handle what arrived in a later turn: the memory of the host is tight, and what is given up is free by then."""
+        self._unhandled, self._to_handle, self._is_waiting = data, len(data), True
+        self._report_unfinished()
+
     def _take_turn(self) -> None:
-        """Handle bytes that arrived for as long as one turn may take."""
-        turn, data, at = self._turn, self._unhandled, 0
-        self._unhandled = b""
+        """Handle bytes that arrived for as long as one turn may take; only a little while the memory of the host is tight."""
+        turn, data, at, account = self._turn, self._unhandled, 0, self._account
+        self._unhandled, self._to_handle = b"", len(data)
         is_whole = self._is_datagram or len(data) <= SMALL
         turn.begin()
         while at < len(data) and self._readable.is_set() and self._session.ended is None:
-            if turn.is_over:
+            if turn.is_over or (at and account.tight):
                 break
-            size = len(data) if is_whole else min(turn.piece, len(data) - at)
+            piece = min(turn.piece, TIGHT) if account.tight else turn.piece
+            size = len(data) if is_whole else min(piece, len(data) - at)
             began = time.perf_counter()
+            self._to_handle -= size
             self._take(data if size == len(data) else data[at : at + size])
             at += size
             turn.measured(size, time.perf_counter() - began)
         self._unhandled = data[at:] if at else data
+        self._to_handle = len(self._unhandled)
         self._is_waiting = bool(self._unhandled) or (bool(data) and turn.is_over)
+        self._report_unfinished()
 
     @property
     def _is_overfull(self) -> bool:
@@ -477,11 +519,21 @@ class Driver:
             self._count_bulk(self._session.walked)
         if self._record is not None and (frames := self._session.frames):
             self._record.received(frames, lambda: self._session.frame_sizes)
+        if self._session.unfinished != self._account.unfinished:
+            self._report_unfinished()
         self._settle(self._gather)
         if self._session.inflated != self._inflated:
             self._pay(now)
         if self._session.job is not None and self._session.ended is None:
             self._work(now)
+
+    def _report_unfinished(self) -> None:
+        if (unfinished := self._session.unfinished) >= LARGE_READ:
+            self._session.forget_taken()
+            unfinished = self._session.unfinished
+        if self._framed_stream is not None:
+            unfinished += self._framed_stream.unfinished
+        self._account.report_unfinished(unfinished + self._to_handle)
 
     def _count_bulk(self, size: int) -> None:
         self._bulk += size
@@ -554,7 +606,7 @@ class Driver:
 
     def _push(self) -> None:
         """Give the stream what the session has to say."""
-        self._planned = 0
+        self._planned = self._pushed = 0
         session = self._session
         if self._messages is not None:
             if not (messages := self._messages()):
@@ -569,6 +621,8 @@ class Driver:
         else:
             return
         self._given += len(data)
+        if self._given - self._reported > SLICE:
+            self.report()
         self.active_at = self._loop.time()
         if (asked := session.asked) != self._asked:
             self._asked, self._question = asked, self._given

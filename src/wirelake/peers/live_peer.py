@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from wirelake.capture.record.recorder import Dialect, Recorder
 from wirelake.errors import RequestTimeout, SessionClosed, WirelakeError
+from wirelake.peers.accountant import Account
 from wirelake.peers.drivable import Drivable
 from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
@@ -30,6 +31,8 @@ SETTLED: Final = 10.0
 class ConnectionOptions(Protocol):
     """Options that every connection has."""
 
+    @property
+    def max_memory(self) -> int: ...
     @property
     def max_unsent(self) -> int: ...
     @property
@@ -49,8 +52,6 @@ class PeerOptions(ConnectionOptions, Protocol):
     def max_in_flight(self) -> int: ...
     @property
     def max_inbox(self) -> int: ...
-    @property
-    def max_held(self) -> int: ...
     @property
     def silence_timeout(self) -> float | None: ...
 
@@ -95,6 +96,8 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         """How often each tolerated rule was broken."""
         self._log = logging.getLogger(f"wirelake.{protocol}")
         self._session = session
+        self.account = Account(self, options.max_memory)
+        """The memory that is kept for this connection."""
         self._is_client = is_client
         self._record = None
         if options.recorder is not None:
@@ -110,6 +113,7 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
             session,
             stream,
             self._handle,
+            account=self.account,
             handle_many=self._handle_many,
             linger=options.linger,
             stall_timeout=options.stall_timeout,
@@ -181,14 +185,30 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         return self._session.is_proven
 
     @property
-    def held(self) -> int:
-        """See Guest."""
-        return self._driver.held
-
-    @property
     def is_busy(self) -> bool:
         """Whether a request of the peer is being worked on."""
         return False
+
+    def refresh(self) -> None:
+        """See Holder."""
+        self._driver.report()
+
+    def balance(self) -> None:
+        """See Holder."""
+
+    def refuse_oldest(self, reason: str) -> None:
+        """See Holder: a half message has no other answer than the end."""
+        self.evict(reason)
+
+    def evict(self, reason: str) -> None:
+        """See Holder."""
+        self._log.log(NOTICE, "closed the connection of %s: %s", self.host, reason)
+        self.close(reason)
+        self._driver.hurry(0.0)
+        if self.stream.congested:
+            self.stream.abort()  # it does not read what waits for it
+        self._driver.free()
+        self._driver.report()
 
     def hurry(self, seconds: float) -> None:
         """See Runnable."""
@@ -298,9 +318,9 @@ class LivePeer(StreamPeer[SessionT, OpenedT, EndedT, FaultT]):
         self._work = Workload(
             self._driver.hold,
             self._driver.go_on,
+            self.account,
             max_tasks=options.max_in_flight,
             max_waiting=options.max_inbox,
-            max_bytes=options.max_held,
         )
         self._driver.silence_timeout = options.silence_timeout
 
@@ -314,10 +334,15 @@ class LivePeer(StreamPeer[SessionT, OpenedT, EndedT, FaultT]):
         self._session.bye(reason)
         self._driver.wake()
 
-    @property
-    def held(self) -> int:
-        """See Guest."""
-        return self._driver.held + self._work.held
+    def balance(self) -> None:
+        """See Holder."""
+        self._work.balance()
+
+    def evict(self, reason: str) -> None:
+        """See Holder: handlers are cancelled at once."""
+        super().evict(reason)
+        self._work.cancel_answering()
+        self._work.cancel_attending()
 
     @property
     def is_busy(self) -> bool:
@@ -330,11 +355,17 @@ class LivePeer(StreamPeer[SessionT, OpenedT, EndedT, FaultT]):
         If the peer closed, handlers finish what it sent before; answers are not sent any more.
         """
         async with self._work.group:
-            await self._drive()
-            await asyncio.sleep(0)  # what arrived with the last word is begun before it is cancelled
-            self._work.cancel_answering()
-            if self.ended is None or self.ended.here:
+            try:
+                await self._drive()
+                await asyncio.sleep(0)  # what arrived with the last word is begun before it is cancelled
+                self._work.cancel_answering()
+                if self.ended is None or self.ended.here:
+                    self._work.cancel_attending()
+                await self._work.all_begun()
+            except BaseException:
+                self._work.cancel_answering()
                 self._work.cancel_attending()
+                raise
 
     async def _wait_for_capacity(self, timeout: float | None) -> None:
         """Wait until a request can be sent."""

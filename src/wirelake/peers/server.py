@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Final, Generic, Protocol, TypeVar
 
 from wirelake.errors import ConnectFailed, UsageError
-from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, Guest, ServerLimits, evictable, over_bytes, over_time
+from wirelake.peers.accountant import Account, Accountant
+from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, Guest, ServerLimits, evictable, over_time
 from wirelake.peers.client import Runnable
 from wirelake.peers.notices import NOTICE
 from wirelake.transports import reach
@@ -29,6 +30,10 @@ DRAIN_POLL: Final = 0.05
 
 class Served(Runnable, Guest, Protocol):
     """What a peer offers to a server."""
+
+    @property
+    def account(self) -> Account:
+        """The memory that is kept for it."""
 
     @property
     def is_busy(self) -> bool:
@@ -62,6 +67,8 @@ class Server(Generic[P]):
         self._tls = tls
         self.limits = limits or DEFAULT_SERVER_LIMITS
         self._max_connections = self.limits.connections
+        self.accountant = Accountant(self.limits.max_memory, self.limits.max_memory_per_host)
+        """The memory that is kept for all of them."""
         self._sweeper: asyncio.Task[None] | None = None
         self._listen = listen
         self._listener: reach.Listener | None = None
@@ -152,17 +159,16 @@ class Server(Generic[P]):
         peer.hurry(self.limits.linger)
 
     async def _sweep(self) -> None:
-        """Close what is idle, silent or too large."""
+        """Close what is idle or silent, and give memory back."""
         while True:
             await asyncio.sleep(self.limits.sweep_interval)
             self._sweep_once(asyncio.get_running_loop().time())
+            self.accountant.sweep()
 
     def _sweep_once(self, now: float) -> None:
         present = [one for one in self.peers if one not in self._leaving]
         for peer, reason in over_time(present, self.limits, now):
             self._close(peer, reason)
-        for peer in over_bytes([one for one in present if one not in self._leaving], self.limits):
-            self._close(peer, f"it holds {peer.held:,} bytes, and connections hold too much together")
 
     async def _drain(self) -> None:
         """Wait for requests that are being worked on."""
@@ -185,10 +191,12 @@ class Server(Generic[P]):
     async def _attend(self, peer: P, stream: Stream) -> None:
         """One connection to its end."""
         self.peers.add(peer)
+        self.accountant.open(peer.account, peer.host)
         try:
             await peer.run()
         except Exception:
             log.exception("the peer at %s broke down", stream.remote)  # one bad connection must not end the others
         finally:
+            peer.account.close()
             self.peers.discard(peer)
             self._leaving.discard(peer)

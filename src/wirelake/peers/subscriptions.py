@@ -1,6 +1,7 @@
 """Subscriptions by pattern, each with a bounded inbox; urgent events come first.
 
-A slow subscriber never holds up the connection: events beyond its inbox are dropped for it, and counted.
+A slow subscriber never holds up the connection: events beyond its inbox, or beyond the memory of the account, are dropped for it, and
+counted.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
+from wirelake.peers.accountant import UNREAD, Account
 from wirelake.protocols.topics import Topics
 
 __all__ = ["Subscription", "Subscriptions"]
+
+_SMALL: Final = lambda: 0  # noqa: E731 - for events without a body
 
 
 class Ranked(Protocol):
@@ -32,14 +36,15 @@ class Subscription(Generic[E]):
     Events that had arrived before are still read.
     """
 
-    def __init__(self, pattern: str, max_inbox: int, end: Callable[[Subscription[E]], None]) -> None:
+    def __init__(self, pattern: str, max_inbox: int, account: Account, end: Callable[[Subscription[E]], None]) -> None:
         self.pattern = pattern
         self.lost = 0
-        """Events that found the inbox full."""
+        """Events that found the inbox, or the memory of the account, full."""
         self._max_inbox = max_inbox
+        self._account = account
         self._end = end
-        self._inbox: deque[E] = deque()
-        self._urgent: deque[E] = deque()
+        self._inbox: deque[tuple[E, int]] = deque()
+        self._urgent: deque[tuple[E, int]] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
 
@@ -52,10 +57,10 @@ class Subscription(Generic[E]):
     async def __anext__(self) -> E:
         """The next event, an urgent one if there is one; for one reader at a time."""
         while True:
-            if self._urgent:
-                return self._urgent.popleft()
-            if self._inbox:
-                return self._inbox.popleft()
+            if queue := self._urgent or self._inbox:
+                event, size = queue.popleft()
+                self._account.taken(size)
+                return event
             if self._closed:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
@@ -77,13 +82,13 @@ class Subscription(Generic[E]):
             self._end(self)
             self._wake()
 
-    def put(self, event: E) -> bool:
-        """Add an event; false if the inbox is full."""
+    def put(self, event: E, size: int) -> bool:
+        """Add an event of so many bytes of memory; false if the inbox or the account is full."""
         queue = self._urgent if event.urgent else self._inbox
-        if len(queue) >= self._max_inbox:
+        if len(queue) >= self._max_inbox or not self._account.admits(size):
             self.lost += 1
             return False
-        queue.append(event)
+        queue.append((event, size))
         if self._waiter is not None:
             self._wake()
         return True
@@ -96,7 +101,8 @@ class Subscription(Generic[E]):
 class Subscriptions(Generic[E]):
     """All subscriptions of a node."""
 
-    def __init__(self, max_inbox: int) -> None:
+    def __init__(self, max_inbox: int, account: Account) -> None:
+        self._account = account
         self.lost = 0
         """Events that found an inbox full, each once for every such inbox."""
         self.unheard = 0
@@ -107,18 +113,20 @@ class Subscriptions(Generic[E]):
 
     def add(self, pattern: str) -> Subscription[E]:
         """A new subscription; raises UsageError for what is no pattern."""
-        made: Subscription[E] = Subscription(pattern, self._max_inbox, self._end)
+        made: Subscription[E] = Subscription(pattern, self._max_inbox, self._account, self._end)
         self._topics.add(pattern, made)
         self._all.add(made)
         return made
 
-    def deliver(self, name: str, event: E) -> None:
-        """Put an event into every inbox that wants it."""
+    def deliver(self, name: str, event: E, measure: Callable[[], int] = _SMALL) -> None:
+        """Put an event into every inbox that wants it; `measure` says how much memory its body takes."""
         listeners = self._topics.listeners(name)
         if not listeners:
             self.unheard += 1
+            return
+        size = measure() + UNREAD
         for one in listeners:
-            if not one.put(event):
+            if not one.put(event, size):
                 self.lost += 1
 
     def close(self) -> None:

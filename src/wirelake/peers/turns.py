@@ -3,22 +3,29 @@
 A busy client may send more than a core can handle. An event loop would read its socket again and again: libuv up to 8 MiB in one turn of
 the loop. So a connection stops after `TURN` seconds, whatever its bytes cost. What is left waits in a queue of all connections of the
 event loop, which gives one of them a turn in each turn of the loop.
+
+Jobs that take longer are done in a thread, one after the other: they would compete for the interpreter lock, and each makes objects that
+are in no account before it is done.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from typing import Final
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-__all__ = ["SMALL", "TURN", "Turn"]
+__all__ = ["SMALL", "TIGHT", "TURN", "Turn", "in_thread"]
 
 TURN: Final = 0.005
 """Seconds that the bytes of one connection are handled at a time."""
 SMALL: Final = 4096
 """Bytes that are handled in one piece, whatever they cost."""
+TIGHT: Final = 16 * 1024
+"""Bytes that are handled in a turn, at most, while the memory of the host is tight."""
 LARGEST_PIECE: Final = 64 * 1024
 """Bytes that are handled between two looks at the clock, at most: the next bytes may cost far more than the last ones."""
 LEAST_PIECE: Final = 1024
@@ -78,3 +85,42 @@ def _give_turn(loop: asyncio.AbstractEventLoop, queue: deque[asyncio.Future[None
             break
     if queue:
         loop.call_soon(_give_turn, loop, queue)
+
+
+class _Jobs:
+    """The jobs of all connections of an event loop: one is being done, others wait."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[asyncio.Future[Any], Callable[[], Any]] = OrderedDict()
+        self._is_busy = False
+
+    def add(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        outcome.add_done_callback(lambda cancelled: self._waiting.pop(cancelled, None))
+        self._waiting[outcome] = job
+        self._begin()
+        return outcome
+
+    def _begin(self) -> None:
+        if self._waiting and not self._is_busy:
+            outcome, job = self._waiting.popitem(last=False)
+            self._is_busy = True
+            asyncio.get_running_loop().run_in_executor(None, job).add_done_callback(partial(self._end, outcome))
+
+    def _end(self, outcome: asyncio.Future[Any], done: asyncio.Future[Any]) -> None:
+        self._is_busy = False
+        self._begin()
+        if outcome.cancelled():
+            return
+        if (reason := done.exception()) is not None:
+            outcome.set_exception(reason)
+        else:
+            outcome.set_result(done.result())
+
+
+_jobs: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Jobs]] = WeakKeyDictionary()
+
+
+def in_thread(job: Callable[[], Any]) -> asyncio.Future[Any]:
+    """Do a job in a thread, after those that wait already; returns its outcome. A job whose outcome is cancelled before is left out."""
+    return _jobs.setdefault(asyncio.get_running_loop(), _Jobs()).add(job)

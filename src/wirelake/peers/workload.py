@@ -1,16 +1,23 @@
-"""Count running handlers and waiting messages of a peer; stop reading if too many."""
+"""Run the handlers of a peer: so many at a time, others wait; stop reading if too much waits."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
-__all__ = ["Workload", "is_awaitable"]
+from wirelake.peers.accountant import HANDLER, UNREAD, Account
+
+__all__ = ["Work", "Workload", "is_awaitable"]
 
 _VALUES: Final = frozenset({bytes, str, int, float, bool, type(None), list, tuple, dict})
 """Types of answers that are certainly no awaitables."""
+
+Work: TypeAlias = Callable[[Awaitable[Any]], Coroutine[Any, Any, None]]
+"""Waits for what a handler returned, and does the rest."""
 
 
 def is_awaitable(answer: object) -> TypeGuard[Awaitable[Any]]:
@@ -19,76 +26,130 @@ def is_awaitable(answer: object) -> TypeGuard[Awaitable[Any]]:
 
 
 class Workload:
-    """Counts tasks, messages and bytes; calls `hold` above a limit, and `go_on` below it."""
+    """Handlers that run and handlers that wait; calls `hold` while too much waits, and `go_on` afterwards.
 
-    def __init__(self, hold: Callable[[], None], go_on: Callable[[], None], *, max_tasks: int, max_waiting: int, max_bytes: int) -> None:
+    Reading goes on while all handlers are busy, so that pings are answered and messages confirmed. It stops when the account is full, or
+    too many messages are unread.
+    """
+
+    def __init__(self, hold: Callable[[], None], go_on: Callable[[], None], account: Account, *, max_tasks: int, max_waiting: int) -> None:
         self.group = asyncio.TaskGroup()
         self._hold = hold
         self._go_on = go_on
+        self._account = account
         self._max_tasks = max_tasks
         self._max_waiting = max_waiting
-        self._max_bytes = max_bytes
         self._answering: set[asyncio.Task[None]] = set()
         self._attending: set[asyncio.Task[None]] = set()
-        self._waiting = 0
-        self._bytes = 0
-
-    @property
-    def held(self) -> int:
-        """Bytes of messages that wait or are worked on."""
-        return self._bytes
+        self._queue: OrderedDict[int, tuple[Work, Awaitable[Any], set[asyncio.Task[None]], int]] = OrderedDict()
+        """Ticket -> handler that has not begun, in their order."""
+        self._tickets = itertools.count(1)
+        self._all_begun: asyncio.Future[None] | None = None
+        self._unread = 0
+        self._is_held = False
 
     @property
     def is_answering(self) -> bool:
         """Whether a request is being worked on."""
         return bool(self._answering)
 
-    def answer(self, work: Coroutine[Any, Any, None], size: int) -> None:
-        """Start a handler whose outcome the sender waits for."""
-        self._start(work, self._answering, size)
+    def answer(self, work: Work, answer: Awaitable[Any], size: int) -> int:
+        """Start a handler whose outcome the sender waits for; its message takes so many bytes of memory.
 
-    def attend(self, work: Coroutine[Any, Any, None], size: int) -> None:
+        Returns a ticket with which it can be withdrawn if it has to wait; 0 if it begins at once.
+        """
+        return self._start(work, answer, self._answering, size)
+
+    def withdraw(self, ticket: int) -> bool:
+        """Drop a handler that waits for its turn; False if it has begun."""
+        if (entry := self._queue.pop(ticket, None)) is None:
+            return False
+        self._drop(entry)
+        self._note_begun()
+        self.balance()
+        return True
+
+    def attend(self, work: Work, result: Awaitable[Any], size: int) -> None:
         """Start a handler whose outcome the sender does not wait for."""
-        self._start(work, self._attending, size)
+        self._start(work, result, self._attending, size)
 
     def put(self, size: int) -> None:
-        """A message waits to be read."""
-        self._waiting += 1
-        self._bytes += size
-        self._balance()
+        """A message of so many bytes of memory waits to be read."""
+        self._unread += 1
+        self._account.wait(size + UNREAD)
+        self.balance()
 
     def taken(self, size: int) -> None:
         """A message was read."""
-        self._waiting -= 1
-        self._bytes -= size
-        self._balance()
+        self._unread -= 1
+        self._account.wait(-size - UNREAD)
+        self.balance()
 
     def cancel_answering(self) -> None:
         """Cancel handlers whose outcome the sender waits for."""
-        for task in self._answering:
-            task.cancel()
+        self._cancel(self._answering)
 
     def cancel_attending(self) -> None:
         """Cancel the other handlers."""
-        for task in self._attending:
-            task.cancel()
+        self._cancel(self._attending)
 
-    def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]], size: int) -> None:
-        task = self.group.create_task(work)
+    async def all_begun(self) -> None:
+        """Wait until no handler waits for its turn."""
+        if self._queue:
+            self._all_begun = asyncio.get_running_loop().create_future()
+            await self._all_begun
+
+    def balance(self) -> None:
+        """Stop reading, or read again."""
+        was_held = self._is_held
+        self._is_held = self._unread >= self._max_waiting or self._account.is_full(was_full=was_held)
+        if self._is_held:
+            self._hold()
+        elif was_held:
+            self._go_on()
+
+    def _start(self, work: Work, answer: Awaitable[Any], among: set[asyncio.Task[None]], size: int) -> int:
+        size += HANDLER
+        ticket = 0
+        if len(self._answering) + len(self._attending) < self._max_tasks:
+            self._begin(work, answer, among, size)
+        else:
+            ticket = next(self._tickets)
+            self._queue[ticket] = (work, answer, among, size)
+        self._account.wait(size)
+        self.balance()
+        return ticket
+
+    def _begin(self, work: Work, answer: Awaitable[Any], among: set[asyncio.Task[None]], size: int) -> None:
+        task = self.group.create_task(work(answer))
         among.add(task)
-        self._bytes += size
 
         def done(task: asyncio.Task[None]) -> None:
             among.discard(task)
-            self._bytes -= size
-            self._balance()
+            if task.cancelled() and inspect.iscoroutine(answer):
+                answer.close()  # if it never began
+            self._account.wait(-size)
+            if self._queue:
+                self._begin(*self._queue.popitem(last=False)[1])
+            self._note_begun()
+            self.balance()
 
         task.add_done_callback(done)
-        self._balance()
 
-    def _balance(self) -> None:
-        tasks = len(self._answering) + len(self._attending)
-        if tasks >= self._max_tasks or self._waiting >= self._max_waiting or self._bytes >= self._max_bytes:
-            self._hold()
-        else:
-            self._go_on()
+    def _note_begun(self) -> None:
+        if not self._queue and self._all_begun is not None and not self._all_begun.done():
+            self._all_begun.set_result(None)
+
+    def _drop(self, entry: tuple[Work, Awaitable[Any], set[asyncio.Task[None]], int]) -> None:
+        """Drop a handler that has not begun."""
+        _, answer, _, size = entry
+        self._account.wait(-size)
+        if inspect.iscoroutine(answer):
+            answer.close()
+
+    def _cancel(self, among: set[asyncio.Task[None]]) -> None:
+        """Cancel handlers at work, and drop those that have not begun."""
+        for ticket in [ticket for ticket, entry in self._queue.items() if entry[2] is among]:
+            self._drop(self._queue.pop(ticket))
+        for task in among:
+            task.cancel()

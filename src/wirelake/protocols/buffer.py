@@ -24,6 +24,10 @@ BATCH: Final = 256
 """Frames scanned in one call."""
 LARGE: Final = 128 * 1024
 """Bytes above which the sizes of the frames in them are kept, so that a recorder can split them again."""
+PIECE: Final = 64
+"""Bytes of memory that a piece of an unfinished frame takes beside its bytes."""
+PINNED: Final = 64 * 1024
+"""Bytes of whole frames that are kept until the next `feed`, above which they count."""
 
 Frames = tuple[bytes, list[list[int]], list[int]]
 """Bytes, the rows of the frames in them, and their parts."""
@@ -108,6 +112,18 @@ class Buffer:
         self._chunks, self._last, self._end, self.size = [], b"", 0, 0
         self._lists = self._arrays = self.bulk = self.take_run = None
         self.lost = True
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that are kept, about: `rest` in its pieces, and whole frames if they are large."""
+        pinned = len(self._last)
+        if not self.size and pinned < PINNED:
+            return 0
+        return max(pinned, self.size) + PIECE * len(self._chunks)
+
+    def forget_taken(self) -> None:
+        """Free the whole frames that the last `feed` gave."""
+        self._last, self._end = self._last[self._end :], 0
 
     @property
     def taken(self) -> bytes:

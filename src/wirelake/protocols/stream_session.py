@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from wirelake.protocols.buffer import LARGE, Buffer, Frames
 
-__all__ = ["StreamSession"]
+__all__ = ["PARSED", "StreamSession"]
+
+DEFERRED: Final = 256
+"""Bytes of memory that a frame takes beside its bytes while it waits behind a job."""
+PARSED: Final = 8
+"""Bytes of memory for each byte of a body, while a job makes objects of it."""
 
 EventT = TypeVar("EventT")
 Incoming = tuple[bytes, list[int], list[int]]
@@ -43,6 +48,10 @@ class StreamSession(Generic[EventT]):
     """See Drivable."""
     _incoming: Iterator[Incoming] = iter(())
     """Frames that arrived together with one that left a `job`."""
+    _deferred = 0
+    """Bytes of memory that they take, about."""
+    _in_work = 0
+    """Bytes of memory that `job` takes, about."""
     sent_sizes: Sequence[int] = ()
     """How long the frames of the last `output` are, if it was large."""
 
@@ -88,9 +97,18 @@ class StreamSession(Generic[EventT]):
         return self._buffer.rest
 
     @property
-    def held(self) -> int:
-        """How many bytes `rest` has."""
-        return self._buffer.size
+    def unfinished(self) -> int:
+        """See Drivable."""
+        return self._buffer.memory + self._deferred + self._in_work
+
+    @property
+    def retained(self) -> int:
+        """Bytes of memory that are kept until the peer confirms something, about."""
+        return 0
+
+    def forget_taken(self) -> None:
+        """Free the whole frames of the last `receive`: `frames` is empty then."""
+        self._buffer.forget_taken()
 
     @property
     def inflated(self) -> int:
@@ -108,7 +126,7 @@ class StreamSession(Generic[EventT]):
 
     def finish(self, outcome: Any, now: float) -> None:
         """Take the outcome of `job`, and go on with what arrived together with its frame; see Drivable."""
-        self.job = None
+        self.job, self._in_work = None, 0
         if self.ended is not None:
             return
         self._take_outcome(outcome)
@@ -120,10 +138,11 @@ class StreamSession(Generic[EventT]):
             self._pause_above(enough)
             if self.job is not None:
                 return
+        self._incoming, self._deferred = iter(()), 0
 
     def release(self) -> None:
         """Free memory: the session is over, and nothing more will be received."""
-        self._incoming, self.job = iter(()), None
+        self._incoming, self.job, self._deferred, self._in_work = iter(()), None, 0, 0
         self._buffer.clear()
 
     def _take_outcome(self, outcome: Any) -> None:
@@ -145,6 +164,7 @@ class StreamSession(Generic[EventT]):
         incoming += [(taken, row, others) for taken, further, others in batches for row in further]
         buffer.take_run, buffer.bulk = inner
         self._incoming = iter(incoming)
+        self._deferred = len(data) + DEFERRED * len(incoming) if incoming else 0
 
     def _join(self, frames: Sequence[bytes]) -> bytes:
         """Join frames to one piece to send."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-__all__ = ["CHUNK", "Address", "MessageStream", "PushStream", "Stream"]
+__all__ = ["CHUNK", "Address", "FramedStream", "MessageStream", "PushStream", "Stream"]
 
 CHUNK = 256 * 1024
 """Bytes read in one go at most."""
@@ -68,6 +68,21 @@ class MessageStream(Stream, Protocol):
 
     def send_messages(self, messages: list[bytes]) -> None:
         """Queue messages; each stays whole."""
+
+
+@runtime_checkable
+class FramedStream(Stream, Protocol):
+    """A stream with frames of its own: half a frame is kept here until it is whole."""
+
+    on_unfinished: Callable[[], None]
+    """Called when more of half a frame has arrived, and nothing to `receive`."""
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of half a frame."""
+
+    def discard(self) -> None:
+        """Free half a frame, and read nothing more of the peer; what is sent still leaves."""
 
 
 @runtime_checkable

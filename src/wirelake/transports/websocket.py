@@ -20,7 +20,7 @@ from wirelake.transports.frames import LARGEST, MASK, read, size_of, write
 from wirelake.transports.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["MAX_FRAME", "WebSocketStream", "accept", "connect"]
 
@@ -65,6 +65,8 @@ class WebSocketStream:
         """The peer sends no more, or nothing that we read."""
         self._unframed = 0
         """Bytes that the library has, and that belong to no frame it has told of: it is in the middle of one."""
+        self.on_unfinished: Callable[[], None] = _nothing
+        """See FramedStream."""
         self._early = self._take(early)
         """What came with the end of the opening handshake."""
 
@@ -84,6 +86,8 @@ class WebSocketStream:
             if arrived:
                 data = self._take(arrived)
                 self._push()
+                if not data:
+                    self.on_unfinished()
             else:
                 self._protocol.receive_eof()
                 self._over = True
@@ -105,6 +109,16 @@ class WebSocketStream:
             else:
                 frames += self._fragments(message)
         self._inner.send(b"".join(frames))
+
+    @property
+    def unfinished(self) -> int:
+        """See FramedStream."""
+        return len(self._tail) + self._unframed
+
+    def discard(self) -> None:
+        """See FramedStream."""
+        self._over, self._tail, self._unframed = True, b"", 0
+        self._protocol.reader.discard()
 
     @property
     def congested(self) -> bool:
@@ -159,6 +173,8 @@ class WebSocketStream:
 
         Simple frames are read here, unless the library is in the middle of a message.
         """
+        if self._over:
+            return b""
         if self._unframed or self._protocol.current_size is not None or self._protocol.state is not self._open:
             return self._give(arrived)
         whole = self._tail + arrived if self._tail else arrived
@@ -307,6 +323,10 @@ def _host(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
+
+
+def _nothing() -> None:
+    """Do nothing: no one asks for half frames."""
 
 
 def _select(_protocol: object, offered: Sequence[str]) -> str | None:

@@ -344,6 +344,36 @@ async def test_a_request_that_is_cancelled_before_its_handler_began(service, pee
     assert peer.noticed == {}
 
 
+def test_a_cancel_is_answered_at_once_while_all_handlers_are_busy():
+    async def main():
+        service, free, begun = Service(), asyncio.Event(), []
+
+        @service.request("work")
+        async def work(_, call):
+            begun.append(call.body)
+            await free.wait()
+            return call.body
+
+        async with two_peers(Options(), serving(service, max_in_flight=1)) as (peer, other):
+            asks = [await peer.ask("work", number) for number in range(4)]
+            await until(lambda: begun == [0])
+            waiting = other.account.waiting
+            asks[1].cancel()
+            with pytest.raises(RequestCancelled):
+                await asks[1].answer()
+            asks[2].kill()
+            await peer.ping()
+            assert begun == [0], "no other handler had its turn"
+            assert other.account.waiting == waiting // 2, "half of the messages are gone"
+            free.set()
+            assert [await asks[number].answer() for number in (0, 3)] == [0, 3]
+            assert begun == [0, 3], "what was cancelled never began"
+            assert peer.noticed == other.noticed == {}
+            assert other.account.waiting == 0
+
+    run(main)
+
+
 @with_service
 async def test_a_task_that_waits_for_an_answer_and_is_cancelled_kills_the_request(service, peer, other):
     begun, ended = asyncio.Event(), asyncio.Event()
@@ -471,7 +501,7 @@ async def test_what_cannot_be_asked_is_the_caller_s_fault(service, peer, other):
 
 def test_requests_of_both_sides_at_once_under_pressure():
     async def main():
-        small = {"max_in_flight": 4, "max_held": 10_000}
+        small = {"max_in_flight": 4, "max_memory": 10_000}
         async with two_peers(serving(demo(), **small), serving(demo(), **small), cut=1000) as (peer, other):
             bodies = ["x" * 3000] * 40
             found = await asyncio.gather(*(end.request("echo", body) for body in bodies for end in (peer, other)))

@@ -128,3 +128,18 @@ def test_join_gives_the_message_or_a_fault():
         with pytest.raises(DecodeError) as caught:
             join(wrong)
         assert caught.value.fault is fault
+
+
+def test_memory_counts_pieces_of_nothing_and_refused_ones():
+    held = assembly(max_weight=1_000_000, max_sets=10)
+    for index in range(1000):
+        held.add(Envelope(1, b"", fragment_index=index, fragment_count=2000), 0.0)
+    assert held.memory >= 1000 * 200
+    held.add(Envelope(2, b"x" * 50_000, fragment_index=0, fragment_count=2), 1.0)
+    before = held.memory
+    assert held.refuse_oldest(2.0) == 1
+    assert 1000 * 100 <= held.memory <= before - 100_000, "the indices of refused pieces are known until they expire"
+    assert held.refuse_oldest(2.0) == 2
+    assert held.refuse_oldest(2.0) is None
+    held.expire(1e9)
+    assert (held.memory, held.weight) == (0, 0)

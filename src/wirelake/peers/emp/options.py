@@ -37,11 +37,11 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     on_failure: FailureHandler | None = None
     """EMP-19: makes the answer when `on_request` raised; without it the session ends with error 0."""
     max_in_flight: int = 1024
-    """Messages of the peer being worked on; above that reading stops."""
+    """Messages of the peer being worked on; others wait for their turn."""
     max_inbox: int = 1024
     """Messages waiting to be read; above that reading stops, also for answers to our requests."""
-    max_held: int = 32 * 1024 * 1024
-    """Bytes of messages that wait or are being worked on; above that reading stops."""
+    max_memory: int = 32 * 1024 * 1024
+    """Bytes of memory that messages take which wait or are being worked on; above that reading stops."""
     max_unsent: int = 16 * 1024 * 1024
     """Bytes of output the peer does not read; above that reading stops."""
     max_inflated_rate: float = 64 * 1024 * 1024

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -173,7 +174,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             self._data_failed()
             return
         if result is not None and is_awaitable(result):
-            self._work.attend(self._attend(result), len(event.body))
+            self._work.attend(self._attend, result, len(event.body))
 
     def _on_request(self, request: RequestReceived) -> None:
         if self.options.on_request is None:  # the session ended it already
@@ -186,7 +187,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         if type(answer) is bytes:  # by far the commonest
             self._respond(request, answer)
         elif is_awaitable(answer):
-            self._work.answer(self._answer(request, answer), len(request.body))
+            self._work.answer(partial(self._answer, request), answer, len(request.body))
         else:
             self._respond(request, cast(bytes, answer))
 
@@ -211,6 +212,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             self._failed(request, reason)
         else:
             self._respond(request, body)
+            del body  # it is output now, and waits there for the peer
             await self._driver.ready()
 
     def _failed(self, request: RequestReceived, reason: Exception) -> None:

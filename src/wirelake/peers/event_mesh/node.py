@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ import msgspec
 
 from wirelake.errors import ConnectFailed, SessionClosed, UsageError
 from wirelake.peers import private_file, trust_file
+from wirelake.peers.accountant import Account
 from wirelake.peers.datagram_recording import DatagramRecording
 from wirelake.peers.event_mesh.options import NodeMetrics, Options
 from wirelake.peers.notices import NOTICE
@@ -54,6 +56,10 @@ BULK: Final = 2000
 """Datagrams received in bulk after which a node has its scanner compiled, in a thread: see `peers.driver`."""
 MANY: Final = 64
 """Datagrams of one read that count as bulk."""
+FIELD: Final = 160
+"""Bytes of memory that a field takes beside its value, about."""
+EVENT: Final = 1024
+"""Bytes of memory that an event takes beside its fields, about."""
 SHARE: Final = 64
 """Events published before others get their turn, if there is no reason to wait."""
 
@@ -90,7 +96,9 @@ class Node:
         self._handlers: list[asyncio.Task[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._recording: DatagramRecording | None = None
-        self._subscriptions: Subscriptions[Delivered] = Subscriptions(options.max_inbox)
+        self.account = Account(None, options.max_memory)
+        """The memory that is kept for other nodes."""
+        self._subscriptions: Subscriptions[Delivered] = Subscriptions(options.max_inbox, self.account)
         self._held: deque[Outgoing] = deque()
         """Datagrams taken from the session that the transport did not accept yet."""
         self._unblocking: asyncio.Task[None] | None = None
@@ -282,7 +290,7 @@ class Node:
         self._flush()
         for event in session.events():
             if isinstance(event, Delivered) and isinstance(event.message, Event):
-                self._subscriptions.deliver(event.name or "", event)
+                self._subscriptions.deliver(event.name or "", event, partial(_weigh, event.fields))
             else:
                 self._report(event)
         deadline = session.deadline
@@ -392,6 +400,10 @@ def _inside_quic(opened: udp.UdpEndpoint, quic: Quic) -> Endpoint:
     from wirelake.transports.quic import QuicEndpoint  # noqa: PLC0415 - an extra that most nodes live without
 
     return QuicEndpoint(opened, quic, ALPN)
+
+
+def _weigh(fields: tuple[Field, ...]) -> int:
+    return EVENT + sum([FIELD + len(field.value) for field in fields])
 
 
 def _full(address: str, scheme: str = "udp") -> str:

@@ -45,6 +45,8 @@ class Options(SessionOptions, frozen=True, kw_only=True):
 
     Further ones are dropped for it, and counted.
     """
+    max_memory: int = 64 * 1024 * 1024
+    """Bytes of memory that events take which wait for subscribers; further ones are dropped, and counted."""
     multicast: udp.Multicast = udp.NO_GROUPS
     """Interface and TTL for multicast; the groups are those given to `node`."""
     quic: Quic | None = None

@@ -355,6 +355,10 @@ class Inbound:
             self._is_waiting = False
             self._changed.set()
 
+    def clear(self) -> None:
+        """Drop what was not read: the link was given up."""
+        self._queue.clear()
+
     def close(self) -> None:
         """No more messages on this channel, until it is opened again."""
         self._is_closed = True

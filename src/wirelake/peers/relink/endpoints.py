@@ -9,6 +9,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Final, cast
 
@@ -62,10 +63,11 @@ class Connection(StreamPeer[Session, Opened, Ended, Fault]):
         """See `LinkCore.has_progressed`."""
         return self.session.link is not None and self.session.link.has_progressed
 
-    @property
-    def held(self) -> int:
-        """See Guest."""
-        return super().held + (0 if self._link is None else self._link.held)
+    def refuse_oldest(self, reason: str) -> None:
+        """See Holder: most of what only the peer can free belongs to the link, which is given up."""
+        if self._link is not None:
+            self._link.evict(reason)
+        self.evict(reason)
 
     def _handle_many(self, events: list[SessionEvent]) -> None:
         """Messages, by far the commonest events, are delivered together."""
@@ -241,7 +243,8 @@ class Listener:
     def _find(self, core: Core) -> Link:
         link = self.links.get(core)
         if link is None:
-            self.links[core] = link = Link(core, self._options)
+            self.links[core] = link = Link(core, self._options, partial(self.registry.release, core.id))
+            self._server.accountant.open(link.account, link.host)
             if self._group is not None:
                 task = self._group.create_task(self._attend(link, core.id))
                 self._tasks.add(task)
@@ -260,5 +263,6 @@ class Listener:
             log.exception("a handler of endpoint %r failed", link.endpoint.name)  # one link must not end the others
         if not link.is_over:
             await link.close()
+        link.account.close()
         self.links.pop(link.core, None)
         self.registry.release(link_id)

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from wirelake.errors import ConnectionLost, RequestTimeout, SessionClosed
+from wirelake.peers.accountant import UNREAD, Account
 from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.relink.channels import Channel, Inbound, Receipt
@@ -31,7 +32,7 @@ from wirelake.protocols.relink.events import (
 )
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link.core import LinkCore as Core
-from wirelake.protocols.relink.link.inbox import REFUSALS
+from wirelake.protocols.relink.link.inbox import PART, REFUSALS
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.session import Session
 
@@ -58,9 +59,13 @@ class Carrier(Protocol):
 class Link:
     """One side of a link, over as many connections as it takes."""
 
-    def __init__(self, core: Core, options: Options) -> None:
+    def __init__(self, core: Core, options: Options, forget: Callable[[], None] = lambda: None) -> None:
+        """`forget` is called when the link is given up: it must not be resumed."""
         self.core = core
         self.options = options
+        self._forget = forget
+        self.account = Account(self, options.max_memory)
+        """The memory that is kept for it: what waits, and without a connection also what is unfinished."""
         self.generation = 0
         """Grows when the link is lost: what was sent before is not on the link that is there now."""
         self.noticed: dict[Fault, int] = {}
@@ -82,7 +87,6 @@ class Link:
         self._unlooked = 0
         self._capacity = asyncio.Event()
         self._waiting = 0
-        self._held = 0
         self._is_held = False
         self._pings: dict[int, asyncio.Future[None]] = {}
         self._over = asyncio.Event()
@@ -217,6 +221,7 @@ class Link:
     def abandon(self) -> None:
         """Give the link up at once: what is unresolved stays so."""
         if not self.is_over:
+            self._forget()
             self.core.lose(Fault.ABANDONED)
             self.core.is_over = True
             self.drain()
@@ -273,11 +278,13 @@ class Link:
         """Something was sent; says whether the sender should wait with `ready`."""
         self.outstanding += size
         if self._carrier is None:
+            self.account.report_unsent(self.outstanding)
             return False
         driver = self._carrier.driver
         self._unlooked += size
         if driver.flush_planned and self._unlooked < LOOK:
             return False
+        self.account.report_unsent(self.outstanding)
         driver.wake(self._unlooked)
         self._unlooked = 0
         return driver.busy
@@ -295,7 +302,7 @@ class Link:
     def taken_many(self, messages: Sequence[MessageReceived]) -> None:
         """Messages were read from their queue."""
         self._waiting -= len(messages)
-        self._held -= _size_of_all(messages) if self._waiting else self._held
+        self.account.wait(-_weigh_all(messages) if self._waiting else -self.account.waiting)
         if self._is_held:
             self._balance()
 
@@ -312,9 +319,32 @@ class Link:
     # For connections.
 
     @property
-    def held(self) -> int:
-        """Bytes of messages that wait to be read."""
-        return self._held
+    def host(self) -> str:
+        """See Holder."""
+        return self.core.remote
+
+    def refresh(self) -> None:
+        """See Holder: while there is a connection, its account has what is unfinished."""
+        self.account.report_unfinished(self.core.inbox.memory if self._carrier is None else 0)
+        self.account.report_unsent(self.outstanding)
+
+    def balance(self) -> None:
+        """See Holder."""
+        self._balance()
+
+    def refuse_oldest(self, reason: str) -> None:
+        """See Holder: without a connection there is no other answer."""
+        self.evict(reason)
+
+    def evict(self, reason: str) -> None:
+        """See Holder: give the link up, with all its messages (RELINK-24)."""
+        log.log(NOTICE, "link %d with %s was given up: %s", self.core.id, self.host, reason)
+        self.abandon()
+        for inbound in (self._rest, *self._inbounds.values()):
+            inbound.clear()
+        self._waiting = 0
+        self.account.wait(-self.account.waiting)
+        self.refresh()
 
     def attach(self, carrier: Carrier) -> None:
         """A handshake agreed on this link; the last one wins (RELINK-11)."""
@@ -322,12 +352,15 @@ class Link:
             self._carrier.driver.wake()  # it was superseded and has to notice
         self._carrier = carrier
         self._is_held = False
+        self.refresh()
         self._balance()
 
     def detach(self, carrier: Carrier) -> None:
         """A connection ended; the link lives on."""
         if self._carrier is carrier:
             self._carrier = None
+            carrier.driver.report()  # what is unfinished is charged to the link from here on
+            self.refresh()
             for answered in self._pings.values():
                 if not answered.done():
                     answered.set_exception(ConnectionLost("the connection was lost before the pong"))
@@ -349,8 +382,8 @@ class Link:
         """A message arrived."""
         (self._inbounds.get(message.channel, self._rest) if self._inbounds else self._rest).put(message)
         self._waiting += 1
-        self._held += len(message.parts[0]) if len(message.parts) == 1 else _size(message)
-        if self._waiting >= self.options.max_inbox or self._held >= self.options.max_held or self._unconsumed_too_much:
+        self.account.wait(_weigh_all((message,)))
+        if self._is_too_much(self._is_held):
             self._balance()
 
     def deliver_many(self, messages: list[MessageReceived]) -> None:
@@ -361,8 +394,8 @@ class Link:
             return
         self._rest.put_many(messages)
         self._waiting += len(messages)
-        self._held += _size_of_all(messages)
-        if self._waiting >= self.options.max_inbox or self._held >= self.options.max_held or self._unconsumed_too_much:
+        self.account.wait(_weigh_all(messages))
+        if self._is_too_much(self._is_held):
             self._balance()
 
     def drain(self) -> None:
@@ -437,13 +470,15 @@ class Link:
         # What is undecided waits for a decision behind it: to stop reading because of that would be to wait for ever.
         return self.core.inbox.waiting * 2 >= self._max_unconsumed
 
+    def _is_too_much(self, was_held: bool) -> bool:
+        share = 2 if was_held else 1
+        return self._waiting * share >= self.options.max_inbox or self.account.is_full(was_full=was_held) or self._unconsumed_too_much
+
     def _balance(self) -> None:
         """RELINK-17: stop reading while too much waits, go on when half of it is gone."""
         if self._carrier is None:
             return
-        share = 2 if self._is_held else 1
-        is_too_much = self._waiting * share >= self.options.max_inbox or self._held * share >= self.options.max_held
-        is_too_much = is_too_much or self._unconsumed_too_much
+        is_too_much = self._is_too_much(self._is_held)
         if is_too_much and not self._is_held:
             self._is_held = True
             self._carrier.driver.hold()
@@ -452,9 +487,7 @@ class Link:
             self._carrier.driver.go_on()
 
 
-def _size(message: MessageReceived) -> int:
-    return sum(map(len, message.parts))
-
-
-def _size_of_all(messages: Sequence[MessageReceived]) -> int:
-    return sum(map(len, chain.from_iterable(map(_PARTS, messages))))
+def _weigh_all(messages: Sequence[MessageReceived]) -> int:
+    """Bytes of memory that messages take."""
+    sizes = list(map(len, chain.from_iterable(map(_PARTS, messages))))
+    return sum(sizes) + PART * len(sizes) + UNREAD * len(messages)

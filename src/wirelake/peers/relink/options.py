@@ -35,8 +35,8 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """
     max_inbox: int = 16_384
     """RELINK-17: messages waiting to be read; above that reading stops, also for acknowledgements."""
-    max_held: int = 32 * 1024 * 1024
-    """Bytes of messages waiting to be read; above that reading stops."""
+    max_memory: int = 32 * 1024 * 1024
+    """Bytes of memory that messages take which wait to be read; above that reading stops."""
     max_outstanding: int = 256 * 1024 * 1024
     """Bytes of sent messages that the peer has not consumed; above that senders wait."""
     max_unsent: int = 16 * 1024 * 1024

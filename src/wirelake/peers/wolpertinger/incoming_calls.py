@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from wirelake.errors import RequestFailed, WirelakeError
@@ -13,6 +14,7 @@ from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.wolpertinger.components import Declared, Misfit, Offer, methods_of
 from wirelake.peers.workload import Workload, is_awaitable
+from wirelake.protocols.weight import weigh
 from wirelake.protocols.wolpertinger.events import CallReceived
 from wirelake.protocols.wolpertinger.layer2.calls import ErrorCode
 from wirelake.protocols.wolpertinger.session import Session
@@ -74,7 +76,7 @@ class IncomingCalls:
             self._failed(event, reason)
             return
         if is_awaitable(answer):
-            self._work.answer(self._answer(event, declared, answer), event.size)
+            self._work.answer(partial(self._answer, event, declared), answer, weigh(event.parameters, event.size))
         else:
             self._respond(event, declared, answer)
 
@@ -89,6 +91,7 @@ class IncomingCalls:
             self._failed(event, reason)
         else:
             self._respond(event, declared, value)
+            del value  # it is output now, and waits there for the peer
             await self._driver.ready()
         finally:
             if inspect.iscoroutine(answer):

@@ -52,9 +52,9 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     max_outgoing_calls: int = 512
     """Calls of ours in flight; above that callers wait."""
     max_in_flight: int = 256
-    """Calls of the peer being worked on; above that reading stops, also for answers to our calls."""
-    max_held: int = 32 * 1024 * 1024
-    """Bytes of calls being worked on; above that reading stops."""
+    """Calls of the peer being worked on; others wait for their turn."""
+    max_memory: int = 32 * 1024 * 1024
+    """Bytes of memory that calls take which wait or are being worked on; above that reading stops."""
     max_inbox: int = 1024
     """Events that wait for a subscriber; further ones are dropped for it, and counted."""
     max_unsent: int = 16 * 1024 * 1024

@@ -96,7 +96,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         self.options = options
         self._calling = OutgoingCalls(self._session, self._driver, options.max_outgoing_calls)
         self._answering = IncomingCalls(self, self._session, self._driver, self._work, offered)
-        self._subscriptions: Subscriptions[PeerEvent] = Subscriptions(options.max_inbox)
+        self._subscriptions: Subscriptions[PeerEvent] = Subscriptions(options.max_inbox, self.account)
         self._authenticating: asyncio.Future[int] | None = None
         self._steps = asyncio.Lock()
         """One authentication after the other."""
@@ -186,6 +186,14 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         A slow reader loses some; `lost` counts them.
         """
         return self._subscriptions.add(pattern)
+
+    def refuse_oldest(self, reason: str) -> None:
+        """See Holder: a message that lacks fragments is refused, and the connection goes on."""
+        if not self._session.refuse_oldest(self._driver.now):
+            self.evict(reason)
+            return
+        self._driver.report()
+        self._driver.wake()
 
     async def run(self) -> None:
         """Live until the connection is closed; methods that still run then are cancelled."""

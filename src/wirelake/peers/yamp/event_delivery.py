@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,19 +30,20 @@ class EventDelivery:
         self._queue: deque[tuple[ReceivedEvent, list[EventSubscriber], int]] = deque()
         self._busy = False
 
-    def bring(self, event: ReceivedEvent, listeners: list[EventSubscriber], size: int) -> None:
-        """Call the handlers now, or after those of the events before."""
+    def bring(self, event: ReceivedEvent, listeners: list[EventSubscriber], measure: Callable[[], int]) -> None:
+        """Call the handlers now, or after those of the events before; `measure` says how much memory the body takes."""
         if self._busy:
+            size = measure()
             self._queue.append((event, listeners, size))
             self._work.put(size)
             return
         for place, listener in enumerate(listeners):
             if (slow := self._tell(listener, event)) is not None:
                 self._busy = True
-                self._work.attend(self._go_on(slow, event, listeners[place + 1 :]), size)
+                self._work.attend(partial(self._go_on, event, listeners[place + 1 :]), slow, measure())
                 return
 
-    async def _go_on(self, slow: Awaitable[Any], event: ReceivedEvent, listeners: list[EventSubscriber]) -> None:
+    async def _go_on(self, event: ReceivedEvent, listeners: list[EventSubscriber], slow: Awaitable[Any]) -> None:
         """Finish one event, then all that came meanwhile."""
         try:
             await self._finish(slow, event)

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +19,7 @@ from wirelake.peers.driver import Driver
 from wirelake.peers.notices import NOTICE
 from wirelake.peers.workload import Workload, is_awaitable
 from wirelake.peers.yamp.service import Call
+from wirelake.protocols.weight import weigh
 from wirelake.protocols.yamp.events import CancelReceived, Noticed, RequestReceived
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.session import Session
@@ -62,7 +64,7 @@ class IncomingRequests:
             return
         if is_awaitable(answer):
             self._calls[event.uid] = call
-            self._work.answer(self._answer(call, answer), event.size)
+            call.ticket = self._work.answer(partial(self._answer, call), answer, event.memory or weigh(event.body, event.size))
         else:
             self._finish(call, self._session.respond, answer)
 
@@ -84,6 +86,7 @@ class IncomingRequests:
             self._failed(call, reason)
         else:
             self._finish(call, self._session.respond, body)
+            del body  # it is output now, and waits there for the peer
             await self._driver.ready()
         finally:
             self._calls.pop(call.uid, None)
@@ -91,7 +94,7 @@ class IncomingRequests:
                 answer.close()  # if it never began
 
     def cancel(self, event: CancelReceived) -> None:
-        """YAMP-33, YAMP-34: a handler at work learns of it as of any cancellation.
+        """YAMP-33, YAMP-34: a handler at work learns of it as of any cancellation. One that waits for its turn never begins.
 
         One that has done its work answers.
         """
@@ -100,6 +103,11 @@ class IncomingRequests:
             call.killed |= event.kill
             if call.task is not None:
                 call.task.cancel()
+            elif call.ticket and self._work.withdraw(call.ticket):
+                del self._calls[call.uid]
+                if not call.killed:
+                    self._session.respond_cancelled(call.uid)
+                    self._driver.wake()
 
     def _failed(self, call: Call, reason: Exception) -> None:
         """YAMP-40: what a handler raised, as an answer."""

@@ -30,14 +30,17 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     on_failure: FailureHandler | None = None
     """YAMP-40: makes the body of the error when a handler raised something that is not meant for the peer."""
     max_in_flight: int = 1024
-    """Messages of the peer being worked on; above that reading stops."""
+    """Messages of the peer being worked on; others wait for their turn."""
     max_inbox: int = 1024
     """Events and progress steps waiting to be processed.
 
     Above that reading stops, also for answers to our requests.
     """
-    max_held: int = 32 * 1024 * 1024
-    """Bytes of messages that wait or are being worked on; above that reading stops."""
+    max_memory: int = 32 * 1024 * 1024
+    """Bytes of memory that messages take which wait or are being worked on; above that reading stops.
+
+    As much again may wait for subscribers; further events are dropped for them, and counted.
+    """
     max_body_inline: float = 64 * 1024
     """YAMP-44: bytes of a body above which a thread parses it.
 

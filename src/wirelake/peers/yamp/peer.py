@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from wirelake.peers.yamp.options import Options
 from wirelake.peers.yamp.outgoing_request import OutgoingRequest
 from wirelake.peers.yamp.service import ReceivedEvent, Service
 from wirelake.protocols.dialects import dialect
+from wirelake.protocols.weight import weigh
 from wirelake.protocols.yamp.events import (
     CancelReceived,
     Ended,
@@ -72,7 +74,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         """Payload of a ping by hand -> when it was sent, and the futures that wait for its pong."""
         self._answering = IncomingRequests(self, self._session, self._driver, self._work)
         self._attendance = EventDelivery(self._work, self._refused)
-        self._subscriptions: Subscriptions[ReceivedEvent] = Subscriptions(options.max_inbox)
+        self._subscriptions: Subscriptions[ReceivedEvent] = Subscriptions(options.max_inbox, self.account)
         self._handlers = {
             Opened: self._on_opened,
             EventReceived: self._on_event,
@@ -231,10 +233,10 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
     def _on_event(self, event: EventReceived) -> None:
         received = ReceivedEvent(self, event.uri, event.body, event.uid)
         before = self._subscriptions.unheard
-        self._subscriptions.deliver(event.uri, received)
+        self._subscriptions.deliver(event.uri, received, measure := partial(_memory, event))
         listeners = self.service.listeners(event.uri)
         if listeners:
-            self._attendance.bring(received, listeners, event.size)
+            self._attendance.bring(received, listeners, measure)
         elif self._subscriptions.unheard > before:
             self.unheard += 1
 
@@ -256,8 +258,8 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
 
     def _on_progress(self, event: ProgressReceived) -> None:
         ask = self._asks.get(event.request_uid)
-        if ask is not None and ask.step(event.body, event.size):
-            self._work.put(event.size)
+        if ask is not None and ask.step(event.body, size := _memory(event)):
+            self._work.put(size)
 
     def _on_pong(self, event: PongReceived) -> None:
         _, waiting = self._pings.pop(event.payload, (0.0, []))
@@ -285,3 +287,8 @@ def _session_options(speaker: Speaker, stream: Stream, options: Options) -> Sess
     is_quiet_server = speaker is Speaker.SERVER and options.ping_interval is None
     interval = options.datagram_ping_interval if is_quiet_server else options.ping_interval
     return msgspec.structs.replace(options, datagrams=True, ping_interval=interval)
+
+
+def _memory(event: EventReceived | ProgressReceived) -> int:
+    """Bytes of memory that a body takes: a large one was weighed when it was parsed."""
+    return event.memory or weigh(event.body, event.size)

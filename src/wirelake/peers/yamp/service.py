@@ -36,7 +36,7 @@ __all__ = ["Answerer", "Call", "EventHandler", "EventSubscriber", "ReceivedEvent
 class Call:
     """A request as its handler sees it."""
 
-    __slots__ = ("_report", "body", "cancelled", "killed", "peer", "progressive", "task", "uid", "uri")
+    __slots__ = ("_report", "body", "cancelled", "killed", "peer", "progressive", "task", "ticket", "uid", "uri")
 
     def __init__(
         self, peer: Peer, uid: bytes, uri: str, body: Any, progressive: bool, report: Callable[[Call, Any], Awaitable[bool]]
@@ -55,6 +55,8 @@ class Call:
         self.killed = False
         """… and will not listen to any answer (YAMP-34)."""
         self.task: asyncio.Task[Any] | None = None
+        self.ticket = 0
+        """Of `Workload`: not 0 if it has to wait for its turn."""
         self._report = report
 
     async def progress(self, body: Any = None) -> bool:

@@ -108,6 +108,8 @@ class Options(PacketLimits, frozen=True, kw_only=True):
     """RELINK-12: protocol errors in a row, without progress, after which the link is given up."""
     link_lifetime: float | None = 600.0
     """RELINK-24: how long a listener keeps a link without a connection."""
+    unused_link_lifetime: float | None = 30.0
+    """RELINK-24: the same for a link on which its peer never sent a message, if that is shorter."""
     max_links: int = 10_000
     """RELINK-24: links a listener has for each endpoint."""
     max_links_per_remote: int = 1000

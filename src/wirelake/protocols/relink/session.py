@@ -223,6 +223,11 @@ class Session(StreamSession[SessionEvent]):
             self._keepalive.watch_packet(self._buffer.size, 0, now)
 
     @property
+    def unfinished(self) -> int:
+        """See Drivable: half packets, and what the link keeps."""
+        return self._buffer.memory + (self._inbox.memory if self._is_open else 0)
+
+    @property
     def is_proven(self) -> bool:
         """See Drivable: whether the handshake is done."""
         return self._is_open

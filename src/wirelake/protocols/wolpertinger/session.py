@@ -139,6 +139,22 @@ class Session(BaseSession):
             fault = Fault.CLOSED_INSIDE_MESSAGE if self._buffer.rest else Fault.CLOSED_WITHOUT_WORD
             self._end(Ended(Ending.CLOSED, self.peer, False, fault))
 
+    @property
+    def unfinished(self) -> int:
+        """See Drivable: half texts, and fragments."""
+        return super().unfinished + self._layer1.assembly.memory
+
+    @property
+    def retained(self) -> int:
+        """See Drivable: texts without a result, and what is known of delivered messages."""
+        return self._layer1.retained
+
+    def refuse_oldest(self, now: float) -> bool:
+        """WOLP-9: refuse the oldest message that lacks fragments; returns whether there was one."""
+        is_refused = self.ended is None and self._layer1.refuse_oldest(now)
+        self._take_outcomes(now)
+        return is_refused
+
     def tick(self, now: float) -> None:
         """Time passed: timers that are due fire."""
         if self.ended is not None:

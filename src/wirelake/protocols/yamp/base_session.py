@@ -12,13 +12,14 @@ from typing import Any, Final
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
 from wirelake.protocols.kernel import FAULT, KIND, START
 from wirelake.protocols.reply_timer import ReplyClock
-from wirelake.protocols.stream_session import StreamSession
+from wirelake.protocols.stream_session import PARSED, StreamSession
+from wirelake.protocols.weight import weigh
 from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened, PongReceived, SessionEvent
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Close, CloseRedirect, Handshake, Message, Ping, Pong, name_of
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options, Serializer
 from wirelake.protocols.yamp.scanner import CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, ROW_COLUMNS, UID_SIZE
-from wirelake.protocols.yamp.serializers.bodies import attempt
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, attempt
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.wire import BUILDERS, buffer, encode, message, scan
 
@@ -82,7 +83,7 @@ class BaseSession(StreamSession[SessionEvent]):
         self._serializer: Serializer = options.serializers[options.serializer]
         self._buffer = buffer(options.limits)
         self._inline = options.max_body_inline
-        self._then: Callable[[Any], None] | None = None
+        self._then: Callable[[Any, int], None] | None = None
         """What takes the outcome of `job`."""
         self._datagram = b""
         self._output: list[bytes] = []
@@ -249,14 +250,15 @@ class BaseSession(StreamSession[SessionEvent]):
 
     # Internals.
 
-    def _parse_apart(self, data: bytes, then: Callable[[Any], None]) -> None:
-        """Let the owner parse a body, and go on with what `attempt` makes of it."""
-        self.job, self._then = partial(attempt, self._serializer, data), then
+    def _parse_apart(self, data: bytes, then: Callable[[Any, int], None]) -> None:
+        """Let the owner parse a body, and go on with what `attempt` makes of it, and with its weight."""
+        self.job, self._then = partial(_parse, self._serializer, data), then
+        self._in_work = (PARSED + 1) * len(data)
 
     def _take_outcome(self, outcome: Any) -> None:
         then, self._then = self._then, None
         if then is not None:
-            then(outcome)
+            then(*outcome)
 
     def _take_row(self, data: bytes, row: list[int], _: list[int], now: float) -> None:
         self._take(data, row, now)
@@ -393,3 +395,9 @@ class BaseSession(StreamSession[SessionEvent]):
             self._notice(Fault.PONG_UNSOLICITED)
             return
         self._events.append(PongReceived(pong.payload))
+
+
+def _parse(serializer: Serializer, data: bytes) -> tuple[Any, int]:
+    """A body, or what `attempt` makes of it, and the bytes of memory it takes."""
+    body = attempt(serializer, data)
+    return body, 0 if isinstance(body, BodyRejected) else weigh(body, len(data))

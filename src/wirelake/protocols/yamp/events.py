@@ -43,6 +43,8 @@ class EventReceived(msgspec.Struct, frozen=True):
     uid: bytes
     size: int = 0
     """Bytes of the body as it came."""
+    memory: int = 0
+    """Bytes of memory that it takes, about, if that was found when it was parsed: for large ones."""
 
 
 class RequestReceived(msgspec.Struct, frozen=True):
@@ -53,6 +55,7 @@ class RequestReceived(msgspec.Struct, frozen=True):
     body: Any
     progressive: bool
     size: int = 0
+    memory: int = 0
 
 
 class CancelReceived(msgspec.Struct, frozen=True):
@@ -68,6 +71,7 @@ class ProgressReceived(msgspec.Struct, frozen=True):
     request_uid: bytes
     body: Any
     size: int = 0
+    memory: int = 0
 
 
 class ResponseReceived(msgspec.Struct, frozen=True):

@@ -188,11 +188,11 @@ class Session(BaseSession):
         else:
             self._take_event_body(event, attempt(self._serializer, event.body))
 
-    def _take_event_body(self, event: Event, body: Any) -> None:
+    def _take_event_body(self, event: Event, body: Any, memory: int = 0) -> None:
         if isinstance(body, BodyRejected):  # YAMP-44
             self._notice(Fault.BODY_UNDECODABLE, f"event {event.uri!r}: {body}")
         else:
-            self._events.append(EventReceived(event.uri, body, event.uid, len(event.body)))
+            self._events.append(EventReceived(event.uri, body, event.uid, len(event.body), memory))
 
     def _take_request(self, request: Request, _: float) -> None:
         if request.uid in self._peer_requests:
@@ -207,12 +207,12 @@ class Session(BaseSession):
         else:
             self._take_request_body(request, attempt(self._serializer, request.body))
 
-    def _take_request_body(self, request: Request, body: Any) -> None:
+    def _take_request_body(self, request: Request, body: Any, memory: int = 0) -> None:
         if isinstance(body, BodyRejected):  # YAMP-44
             self._notice(Fault.BODY_UNDECODABLE, f"request {request.uri!r}: {body}")
             self.respond_failure(request.uid, f"the body cannot be read: {body}")
         else:
-            self._events.append(RequestReceived(request.uid, request.uri, body, request.progressive, len(request.body)))
+            self._events.append(RequestReceived(request.uid, request.uri, body, request.progressive, len(request.body), memory))
 
     def _take_cancel(self, cancel: Cancel, _: float) -> None:
         if cancel.request_uid not in self._peer_requests:  # YAMP-32, YAMP-35
@@ -240,11 +240,11 @@ class Session(BaseSession):
         else:
             self._take_response_body(response, attempt(self._serializer, response.body))
 
-    def _take_response_body(self, response: Response, body: Any) -> None:
+    def _take_response_body(self, response: Response, body: Any, memory: int = 0) -> None:
         uid, steps = response.request_uid, response.response_type == _PROGRESS
         if not isinstance(body, BodyRejected):
             self._events.append(
-                ProgressReceived(uid, body, len(response.body)) if steps else ResponseReceived(uid, response.response_type, body)
+                ProgressReceived(uid, body, len(response.body), memory) if steps else ResponseReceived(uid, response.response_type, body)
             )
         elif steps:  # YAMP-44
             self._notice(Fault.BODY_UNDECODABLE, f"progress of {response.uri!r}: {body}")

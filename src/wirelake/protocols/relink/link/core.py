@@ -159,8 +159,10 @@ class LinkCore:
             self.state.is_connected = self.state.may_send = False
             self.state.output.clear()
             self.inbox.forget_connection()
-            lifetime = self.options.link_lifetime
-            self.expires = None if lifetime is None else now + lifetime
+            lifetimes = [self.options.link_lifetime]
+            if not self.state.incarnations:
+                lifetimes.append(self.options.unused_link_lifetime)
+            self.expires = min((now + one for one in lifetimes if one is not None), default=None)
 
     def refuse(self) -> None:
         """RELINK-22: the peer itself closed the connection that was just detached; it was not reset."""
@@ -204,6 +206,7 @@ class LinkCore:
             self.state.events.append(LinkShutdown())
         else:
             self.state.events.append(LinkLost(self.epoch, self.id, fault, self.outbox.unresolved(), replaced))
+        self.inbox.forget()
         self._start_over(is_shutting=self.outbox.is_shutting)
 
     def strike(self) -> None:

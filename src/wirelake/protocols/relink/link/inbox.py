@@ -20,6 +20,17 @@ __all__ = ["REFUSALS", "Inbox"]
 REFUSALS: Final = 5
 """Connections that a peer closes at the announcement of closed channels before its owner is told which option it needs."""
 
+CHANNEL: Final = 1536
+"""Bytes of memory that a channel takes, about."""
+TOMBSTONE: Final = 512
+"""Bytes of memory that a closed channel takes, about."""
+UNDECIDED: Final = 512
+"""Bytes of memory that an undecided message takes beside its parts, about."""
+UNSETTLED: Final = 128
+"""Bytes of memory that a message on a transactional channel takes until it has a result, about."""
+PART: Final = 64
+"""Bytes of memory that a part of a message takes beside its bytes, about."""
+
 
 class Inbox:
     """Channels of the peer, open and closed, and the acknowledgements due for them."""
@@ -32,6 +43,7 @@ class Inbox:
         self.undecided = 0
         """Those of them that wait for commit or rollback."""
         self._undecided_bytes = 0
+        self._undecided_parts = 0
         self.is_shut = False
         """§3.6: the peer opens no more channels."""
         self._state = state
@@ -59,6 +71,13 @@ class Inbox:
         """Connections that the peer closed at the announcement of closed channels, since it accepted one."""
 
     @property
+    def memory(self) -> int:
+        """Bytes of memory that only the peer can free, about: undecided messages, channels, tombstones."""
+        undecided = self._undecided_bytes + PART * self._undecided_parts + UNDECIDED * self.undecided
+        unsettled = UNSETTLED * self.unconsumed if self._transactional else 0
+        return undecided + unsettled + CHANNEL * len(self.channels) + TOMBSTONE * len(self.tombstones)
+
+    @property
     def deadline(self) -> float | None:
         """When to acknowledge consumed messages."""
         return self._ack_deadline
@@ -77,6 +96,11 @@ class Inbox:
     def is_announcing(self) -> bool:
         """RELINK-22: this connection, or the last one, announced closed channels, and no pong has shown that the peer accepts it."""
         return any(one.is_announced for one in self.tombstones.values())
+
+    def forget(self) -> None:
+        """Free the channels: the link is lost, and a session may refer to this object for a while."""
+        for one in (self.channels, self.tombstones, self._due_now, self._due_later):
+            one.clear()
 
     # Packets of the peer.
 
@@ -332,6 +356,7 @@ class Inbox:
         self.unconsumed += 1
         self.undecided += 1
         self._undecided_bytes += size
+        self._undecided_parts += len(parts)
         incoming.take(parts)
         self._due_now[incoming.channel] = incoming
 
@@ -340,6 +365,7 @@ class Inbox:
         for message in decided:
             self.undecided -= 1
             self._undecided_bytes -= sum(map(len, message.parts))
+            self._undecided_parts -= len(message.parts)
             if message.is_committed:
                 self._state.events.append(MessageReceived(incoming.channel, message.number, message.parts, incoming.incarnation))
 

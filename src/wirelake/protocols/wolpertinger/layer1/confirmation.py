@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from typing import Final
 
 import msgspec
 
@@ -16,10 +17,17 @@ from wirelake.protocols.wolpertinger.messages import HIGHEST_SENT_ID
 __all__ = ["Remembered", "Unconfirmed", "content_digest"]
 
 
+ENTRY: Final = 512
+"""Bytes of memory that a message without a result takes beside its texts, about."""
+KNOWN: Final = 256
+"""Bytes of memory that a delivered message takes, about."""
+
+
 class _Sent(msgspec.Struct, gc=False):
     texts: list[bytes]
     timeout: float
     retries: int
+    size: int
 
 
 class Unconfirmed:
@@ -34,6 +42,8 @@ class Unconfirmed:
         """When each message is sent again, or given up."""
         self.last_id = 0
         """The last id that was used."""
+        self.memory = 0
+        """Bytes of memory that they take, about."""
 
     def __len__(self) -> int:
         return len(self.sent)
@@ -51,13 +61,18 @@ class Unconfirmed:
     def add(self, message_id: int, texts: list[bytes], now: float) -> None:
         """A message was sent, in so many fragments."""
         timeout = self._timeout if len(texts) == 1 else self._timeout * len(texts)
-        self.sent[message_id] = _Sent(texts, timeout, self._retries)
+        size = ENTRY + (len(texts[0]) if len(texts) == 1 else sum(map(len, texts)))
+        self.sent[message_id] = _Sent(texts, timeout, self._retries, size)
+        self.memory += size
         self.due.set(message_id, now + timeout)
 
     def confirm(self, message_id: int) -> bool:
         """A result arrived; return whether the message waited for one."""
         self.due.drop(message_id)
-        return self.sent.pop(message_id, None) is not None
+        if (sent := self.sent.pop(message_id, None)) is None:
+            return False
+        self.memory -= sent.size
+        return True
 
     def expire(self, now: float, *, listening: bool = True) -> tuple[list[bytes], list[int]]:
         """Time passed: texts to send again, and messages that are given up.
@@ -75,6 +90,7 @@ class Unconfirmed:
                 self.due.set(message_id, now + sent.timeout)
             else:
                 del self.sent[message_id]
+                self.memory -= sent.size
                 lost.append(message_id)
         return again, lost
 
@@ -82,6 +98,7 @@ class Unconfirmed:
         """Forget all messages; ids go on."""
         self.sent.clear()
         self.due.clear()
+        self.memory = 0
 
 
 def content_digest(payload: bytes, gzip: int | None, encrypted: bool) -> bytes:
@@ -102,6 +119,11 @@ class Remembered:
 
     def __len__(self) -> int:
         return len(self._known)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that they take, about."""
+        return KNOWN * len(self._known)
 
     def holds(self, message_id: int, digest: bytes, now: float) -> bool:
         """Whether the message was delivered recently."""

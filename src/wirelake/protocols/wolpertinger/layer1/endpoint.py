@@ -97,6 +97,11 @@ class Layer1:
         self._plain_size = -1 if options.compress else min(options.fragment_size // 4 * 3, options.limits.max_reassembled_size)
         """Bytes of a payload in clear that needs neither gzip nor fragments."""
 
+    @property
+    def retained(self) -> int:
+        """Bytes of memory that messages take until they are confirmed, or may not be repeated any more."""
+        return self.unconfirmed.memory + self._remembered.memory
+
     def messages(self) -> list[bytes]:
         """The texts to send now; they are gone from here."""
         if not self._output:
@@ -209,6 +214,16 @@ class Layer1:
         self._output += again
         self.unread += [Undelivered(message_id, ResultCode.TIMEOUT) for message_id in lost]
         self.unread += [Noticed(Fault.FRAGMENTS_TIMED_OUT, f"message {message_id}") for message_id in self.assembly.expire(now)]
+
+    def refuse_oldest(self, now: float) -> bool:
+        """WOLP-9: refuse the oldest message that lacks fragments; returns whether there was one."""
+        message_id = self.assembly.refuse_oldest(now)
+        if message_id is None:
+            return False
+        self.unread.append(Noticed(Fault.FRAGMENTS_OVER_LIMIT, f"message {message_id}"))
+        if (code := Fault.FRAGMENTS_OVER_LIMIT.rule.result_code) is not None:
+            self._result(code, message_id)
+        return True
 
     def forget(self, message_id: int | None) -> None:
         """WOLP-10: a peer that establishes a connection may restart its ids.

@@ -18,8 +18,10 @@ from wirelake.protocols.wolpertinger.messages import Encryption, Envelope
 
 __all__ = ["Assembly", "SetState", "join", "split"]
 
-OVERHEAD: Final = 128
-"""What keeping a piece costs beside its bytes, about: pieces may be empty."""
+OVERHEAD: Final = 256
+"""Bytes of memory that a piece takes beside its own, about: pieces may be empty."""
+REFUSED: Final = 128
+"""Bytes of memory that the index of a refused piece takes, about."""
 
 
 def split(text: bytes, limit: int) -> list[bytes]:
@@ -110,6 +112,12 @@ class Assembly:
         self._due: Expiries[int] = Expiries()
         self.weight = 0
         """Bytes that are kept, about."""
+        self._refused_pieces = 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that are kept, about, for refused messages, too."""
+        return self.weight + REFUSED * (self._refused_pieces + len(self.sets))
 
     def __len__(self) -> int:
         return sum(not one.refused for one in self.sets.values())
@@ -129,6 +137,7 @@ class Assembly:
         if known is not None and known.refused:
             if index not in known.pieces:
                 known.pieces[index] = _GONE
+                self._refused_pieces += 1
                 return Fault.FRAGMENT_LATE
             self._drop(piece.message_id)  # it is being sent again
             known = None
@@ -167,8 +176,17 @@ class Assembly:
         self.weight -= known.weight
         known.weight, known.refused = 0, True
         known.pieces = dict.fromkeys([*known.pieces, piece.fragment_index or 0], _GONE)
+        self._refused_pieces += len(known.pieces)
         self._due.set(piece.message_id, now + self._timeout * min(count, len(known.pieces) + 1))
         return fault
+
+    def refuse_oldest(self, now: float) -> int | None:
+        """Discard the fragments of the oldest incomplete message; returns its id, None if there is none."""
+        for message_id, one in self.sets.items():
+            if not one.refused:
+                self.refuse(next(iter(one.pieces.values())), Fault.FRAGMENTS_OVER_LIMIT, now)
+                return message_id
+        return None
 
     def expire(self, now: float) -> list[int]:
         """Messages that are given up, because pieces did not come in time."""
@@ -183,7 +201,7 @@ class Assembly:
         """WOLP-28: forget everything."""
         self.sets.clear()
         self._due.clear()
-        self.weight = 0
+        self.weight = self._refused_pieces = 0
 
     def state(self) -> list[SetState]:
         """The state to store."""
@@ -203,10 +221,13 @@ class Assembly:
             self.sets[stored.message_id] = known
             self._due.set(stored.message_id, stored.due)
             self.weight += known.weight
+            self._refused_pieces += len(pieces) if known.refused else 0
         return True
 
     def _drop(self, message_id: int) -> None:
-        self.weight -= self.sets.pop(message_id).weight
+        dropped = self.sets.pop(message_id)
+        self.weight -= dropped.weight
+        self._refused_pieces -= len(dropped.pieces) if dropped.refused else 0
         self._due.drop(message_id)
 
 
