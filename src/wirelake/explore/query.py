@@ -2,6 +2,9 @@
 
 A query is one statement that reads. It can read the files of the lake, but no other file and no network.
 
+Where several observers saw a link, tables have what the primary view has: so one more observer changes no answer. `every_messages`,
+`every_sessions` and their like have the rows of all views.
+
 In these views an id is text, as every command prints it: hex digits, or a UUID for an Event Mesh node. So an id that was copied from
 output works in `WHERE`. In the tables themselves ids are binary.
 """
@@ -28,7 +31,18 @@ if TYPE_CHECKING:
     from wirelake.lake.store.snapshot import Snapshot
     from wirelake.lake.tables.schema import Table
 
-__all__ = ["BATCH_ROWS", "UNLIMITED", "QueryLimits", "has_many_files", "opened", "planning", "query", "stream", "time_limit"]
+__all__ = [
+    "BATCH_ROWS",
+    "UNLIMITED",
+    "QueryLimits",
+    "every_view",
+    "has_many_files",
+    "opened",
+    "planning",
+    "query",
+    "stream",
+    "time_limit",
+]
 
 BATCH_ROWS: Final = 256
 """Rows of one record batch of `stream`: few, because one body may have megabytes."""
@@ -50,6 +64,15 @@ UNLIMITED: Final = QueryLimits()
 
 _EXPLAIN: Final = re.compile(r"\s*explain\s+(?:analyze\s+)?(?:\([^)]*\)\s*)?", re.IGNORECASE)
 """The prefix of a statement that is explained."""
+
+_VIEWED: Final = ("sessions", "exchanges", "violations", "messages", "quarantine")
+"""Tables with rows of several views. `every_NAME` has all rows of one, NAME those of primary views."""
+_IS_PRIMARY: Final = "SELECT * FROM every_{name} WHERE is_primary IS DISTINCT FROM false"
+_OF_PRIMARY: Final = """
+    SELECT m.* FROM every_{name} m ANTI JOIN (SELECT unnest(uncounted) AS one FROM every_sessions WHERE NOT is_primary) other
+    ON m.connection_id = {id} AND m.observer IS NOT DISTINCT FROM other.one.observer
+"""
+"""The messages of a view that is not primary are those of these connections, by this observer."""
 
 _UIDS: Final = ("uid", "request_uid")
 """Binary columns that are ids, though their names do not end in `_id`."""
@@ -73,23 +96,32 @@ def opened(
 
     It reaches no other file and no network.
 
-    With `text_ids` the views have ids as text; otherwise as the tables have them. `limits.seconds` is for `time_limit`. The view of a table
-    in `needed` has only files that may have rows of this condition.
+    With `text_ids` the views have ids as text; otherwise as the tables have them. Of what several observers saw, `messages` and its like
+    have the primary view: what sums count. `every_messages` and its like have all. `limits.seconds` is for `time_limit`. The view of a
+    table in `needed` has only files that may have rows of this condition.
     """
     import duckdb  # noqa: PLC0415 - only queries pay for it
 
     from wirelake.lake.store import delta, snapshot  # noqa: PLC0415 - brings Delta Lake
+    from wirelake.lake.tables import sessions  # noqa: PLC0415
     from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415
 
     seen = seen or snapshot.current(lake)
     with duckdb.connect(config=_OFFLINE) as connection:
         reachable: list[str] = []
         for table in TABLES.values():
-            condition = (needed or {}).get(table.name)
+            # Sessions say which messages are of other views.
+            condition = (needed or {}).get(table.name) if table.name != sessions.TABLE.name else None
             files = seen.files(table.name) if condition is None else seen.matching(table.name, condition)
             _create_view(table, delta.relation(connection, seen.lake, table, files), text_ids=text_ids)
-            reachable += map(str, files)
+            reachable += map(str, seen.files(table.name))
         connection.execute("SET allowed_paths = $1", [reachable])
+        has_others = _has_others(connection)
+        for name in needed if needed and has_others else ():  # planning knows no views of views: all files are read
+            if name in TABLES:
+                connection.execute(f'DROP VIEW "{name}"')
+                _create_view(TABLES[name], delta.relation(connection, seen.lake, TABLES[name], seen.files(name)), text_ids=text_ids)
+        _create_views(connection, primary=has_others, text_ids=text_ids)
         _confine(connection, limits)
         yield connection
 
@@ -106,6 +138,7 @@ def planning(*, text_ids: bool = False, limits: QueryLimits = UNLIMITED) -> Iter
         file_filters.set_up(connection, TABLES.values())
         for table in TABLES.values():
             _create_view(table, connection.table(f"{file_filters.SCANNED}.{table.name}"), text_ids=text_ids)
+        _create_views(connection, primary=False, text_ids=text_ids)
         _confine(connection, limits)
         yield connection
 
@@ -122,6 +155,29 @@ def _create_view(table: Table, rows: duckdb.DuckDBPyRelation, *, text_ids: bool)
     if text_ids and (ids := ", ".join(_text_ids(table))):
         rows = rows.project(f"* REPLACE ({ids})")
     rows.create_view(table.name)
+
+
+def every_view(sql: str) -> str:
+    """Return a statement about all views, made of one about primary views."""
+    return re.sub(rf"\b(FROM|JOIN) ({'|'.join(_VIEWED)})\b", r"\1 every_\2", sql)
+
+
+def _has_others(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the lake has views that sums do not count: several observers saw the same."""
+    return connection.execute("SELECT 1 FROM sessions WHERE NOT is_primary LIMIT 1").fetchone() is not None
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection, *, primary: bool, text_ids: bool) -> None:
+    """Create the views `every_NAME`; with `primary`, let the others have primary views only."""
+    named = "lower(hex(other.one.connection_id))" if text_ids else "other.one.connection_id"
+    for name in _VIEWED:
+        if primary:
+            connection.execute(f"ALTER VIEW {name} RENAME TO every_{name}")
+        else:
+            connection.execute(f"CREATE VIEW every_{name} AS FROM {name}")
+    for name in _VIEWED if primary else ():
+        kept = _OF_PRIMARY if name in ("messages", "quarantine") else _IS_PRIMARY
+        connection.execute(f"CREATE VIEW {name} AS {kept.format(name=name, id=named)}")
 
 
 def _confine(connection: duckdb.DuckDBPyConnection, limits: QueryLimits) -> None:
@@ -183,7 +239,10 @@ def stream(
 
     seen = seen or snapshot.current(lake)
     needed = _needed(sql, limits) if has_many_files(seen) else None
-    with opened(lake, seen, text_ids=True, limits=limits, needed=needed) as connection, time_limit(connection, limits.seconds):
+    with (
+        opened(lake, seen, text_ids=True, limits=limits, needed=needed) as connection,
+        time_limit(connection, limits.seconds),
+    ):
         try:
             _check(connection, sql)
             rows = connection.sql(sql)
