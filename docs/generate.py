@@ -23,12 +23,11 @@ from wirelake import protocols
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.main import COMMANDS, app
 from wirelake.lake.session import home as session_home
-from wirelake.lake.session import scratch
 from wirelake.lake.session import settings as session_settings
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.schema import Table, comment
 from wirelake.protocols import entry_points
-from wirelake.protocols.faults import Origin
+from wirelake.protocols.faults import Origin, Strength
 from wirelake.rulebook.book import book
 from wirelake.rulebook.facts import facts
 
@@ -129,8 +128,7 @@ def spark() -> str:
         "third of the work of starting a session. To have them:\n",
         f"`spark.sql.extensions={session_home.EXTENSION}`\n",
         "Shuffle files and logs of Spark are in a folder `wirelake-spark-…` in the system's folder for temporary files (`TMPDIR`). It is",
-        "removed with the process. The folder of a killed process is removed when the next one starts, after",
-        f"{scratch.IDLE_SECONDS / 60:g} minutes.\n",
+        "removed with the process. The folder of a killed process is removed when the next one starts.\n",
     ]
     parts += [
         "`wirelake ingest` and `wirelake demo` use JVM flags for short sessions (`SHORT_SESSION`) where there is little to do.",
@@ -166,17 +164,21 @@ def page(protocol: str) -> str:
     parts.append("## Faults\n")
     parts.append(
         "The origin of a rule is the `text` of the specification, or this side. Then it is a `ruling`, a `limit` or `local` state.\n"
-        "Only the text can be violated. All else has severity `info` in the lake, even where a live peer ends the session on it.\n"
+        "The strength says how strongly the specification itself speaks about it. Only what the text demands (`must`) can be violated.\n"
+        "What it recommends (`should`) has severity `warning` in the lake. All else has severity `info`, and so has every time that is\n"
+        "a number of ours. A live peer may still end the session on it.\n"
         "The last column names the table in which the lake reports it, or why the recorded history cannot show it.\n"
     )
     parts += [f"- `{Origin[name]}`: {said}" for name, said in _attribute_docs(Origin).items()] + [""]
+    parts += [f"- `{Strength[name]}`: {said}" for name, said in _attribute_docs(Strength).items()] + [""]
     more = ["answered with"] * answers + ["in the lake"]
-    parts.append("| " + " | ".join(["fault", "clause", "meaning", "origin", "a live peer", *more]) + " |")
-    parts.append("|---|---|---|---|---|" + "---|" * len(more))
+    parts.append("| " + " | ".join(["fault", "clause", "meaning", "origin", "strength", "a live peer", *more]) + " |")
+    parts.append("|---|---|---|---|---|---|" + "---|" * len(more))
     for fault in known:
         said = f" {fault.answer} |" if answers else ""
         clause = rule_pages.link(rules, fault.clause, rule_page)
-        parts.append(f"| `{fault.name}` | {clause} | {fault.text} | {fault.origin} | {fault.live_peer} |{said} {fault.lake} |")
+        standing = f"{fault.origin} | {fault.strength}"
+        parts.append(f"| `{fault.name}` | {clause} | {fault.text} | {standing} | {fault.live_peer} |{said} {fault.lake} |")
     return "\n".join(parts) + "\n"
 
 

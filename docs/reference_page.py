@@ -35,7 +35,7 @@ ALSO = {
     "wirelake.transports.memory": "`pair()`: two ends of a connection within one process",
     "wirelake.protocols.kernel": "`use_compiled()`: scan with Numba, once at the start of a long-lived process",
     "wirelake.explore.query": "`stream`: rows of a query as they are computed",
-    "wirelake.explore.reading.watch": "`Watcher`: every message and broken rule of live peers, as it happens",
+    "wirelake.explore.reading.watch": "`Watcher`: every broken rule of live peers, as it happens",
     "wirelake.explore.filters": "the filters of `wirelake read -Y`",
 }
 """Module that is not at the top -> what programs take from it."""

@@ -75,8 +75,8 @@ def index(attribute_docs: Callable[[type], dict[str, str]]) -> str:
     parts += [f"- *{basis.meaning}*: {bases[basis.name]}\n" for basis in Basis]
     parts += [
         "\nThe *origin* of a fault says the same of one fault: the `text` of the specification, or only this side.\n",
-        "This side forbids by a `ruling`, a `limit` or its `local` state. Only what the text forbids can be a violation.\n",
-        "All else has the severity `info`.\n",
+        "This side forbids by a `ruling`, a `limit` or its `local` state. Only what the text demands can be a violation.\n",
+        "What the text recommends has the severity `warning`, and all else `info`.\n",
     ]
     return "".join(parts)
 
@@ -124,9 +124,13 @@ def _entry(rules: Book, entry: Entry, faults: list[FaultFacts], tests: dict[str,
     if entry.see:
         lines.append(f"*See:* {', '.join(link(rules, one) for one in entry.see)}\n")
     if faults:
-        lines += ["| fault | meaning | origin | severity | a live peer | answered with | in the lake |", "|---|---|---|---|---|---|---|"]
         lines += [
-            f"| `{one.name}` | {one.text} | {one.origin} | {one.severity} | {one.live_peer} | {one.answer} | {one.lake} |" for one in faults
+            "| fault | meaning | origin | strength | severity | a live peer | answered with | in the lake |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| `{one.name}` | {one.text} | {one.origin} | {one.strength} | {one.severity} | {one.live_peer} | {one.answer} | {one.lake} |"
+            for one in faults
         ]
         lines.append("")
     lines.append(_tests(entry, tests) + "\n")

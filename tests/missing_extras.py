@@ -12,6 +12,7 @@ CASES = (
     (("export", "{tmp}/lake", "-o", "{tmp}/all.csv"), "lake"),
     (("diff", "{tmp}/lake", "::kind:request"), "lake"),
     (("mcp", "{tmp}/lake"), "lake"),
+    (("serve", "emp", "tcp://127.0.0.1:0", "--watch"), "lake"),
     (("serve", "yamp", "ws://127.0.0.1:0", "--record", "{tmp}/talk.pcapng"), "websocket"),
     (("call", "yamp", "ws://127.0.0.1:1", "echo", "--record", "{tmp}/talk.pcapng"), "websocket"),
     (("send", "yamp", "wss://127.0.0.1:1", "news"), "websocket"),

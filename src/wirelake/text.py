@@ -17,9 +17,9 @@ ACTING: Final = re.compile(
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def visible(text: str) -> str:
-    """Write out control characters, changes of direction and lone surrogates. The result is one line."""
-    return text if text.isprintable() else ACTING.sub(_escape, text)
+def visible(text: str, *, kept: str = "") -> str:
+    """Write out control characters, changes of direction and lone surrogates, but for those in `kept`. Without, the result is one line."""
+    return text if text.isprintable() else ACTING.sub(lambda found: found[0] if found[0] in kept else _escape(found), text)
 
 
 def _escape(found: re.Match[str]) -> str:

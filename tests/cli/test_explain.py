@@ -89,6 +89,7 @@ def test_an_entry_as_json_has_everything(wirelake):
         "clause": "EMM-23",
         "text": "this message id was seen from this node before",
         "origin": "text",
+        "strength": "must",
         "severity": "error",
         "live_peer": "drops the packet",
         "answer": "nothing",

@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -151,3 +154,74 @@ def test_no_lake_is_told_as_a_missing_input(wirelake, tmp_path):
 
 def test_a_plan_is_drawn_over_its_lines(wirelake, lake):
     assert wirelake("query", lake, "explain select 1").out.count(b"\n") > 3
+
+
+ENDLESS = "select count(*) from range(10000000) a, range(10000000) b where a.range + b.range = 7"
+ROWS = "select i, repeat('x', 1000) as wide from range(1000000000) as t(i)"
+BEGIN = "import sys; from wirelake.cli import main; main.own_process.mark(); print('ready', flush=True); sys.exit(main.run(sys.argv[1:]))"
+
+
+def begun(*words: object) -> subprocess.Popen[bytes]:
+    """Start a command in a process of its own, up to the moment before it runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BEGIN, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - else a background run ignores it
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.05, 0.1, 0.2, 0.3, 0.5, 1.5])
+def test_ctrl_c_ends_a_query_at_once_whatever_it_does(lake, seconds):
+    """Imports, planning, running: DuckDB does not look for signals while it computes."""
+    process = begun("query", lake, ENDLESS)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=20)
+    assert (process.returncode, talk) == (130, b"interrupted\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["text", "json", "csv"])
+def test_ctrl_c_ends_a_query_that_prints_to_a_reader_who_waits(lake, form):
+    process = begun("query", lake, ROWS, "-T", form)
+    assert len(process.stdout.read(300_000)) == 300_000
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert process.communicate()[1] == b"interrupted\n"
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_query_at_once_without_a_word(lake):
+    process = begun("query", lake, ENDLESS)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    process.terminate()
+    assert (process.communicate(timeout=20)[1], process.returncode) == (b"", -signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_no_command_that_reads_a_lake_loads_pandas(lake, tmp_path):
+    """It takes half a second, and all that Arrow wants to know is whether it is there."""
+    words = [["query", "messages", "-T", form] for form in ("text", "json", "csv")]
+    words += [
+        ["export", "protocol:emp", "-o", str(tmp_path / f"x.{suffix}")] for suffix in ("csv", "jsonl", "parquet", "html", "otlp.json")
+    ]
+    words += [["check"], ["diff", "::protocol:emp"], ["report", "-o", str(tmp_path / "report.html")]]
+    code = (
+        "import json, os, sys; import duckdb, pyarrow; from wirelake.cli import own_process; from wirelake.cli.main import run\n"
+        "own_process.mark()\n"
+        "def loads(name, *words):\n"
+        "    if not os.fork():\n"
+        "        code = run([name, sys.argv[1], *words])\n"
+        "        os._exit('pandas' in sys.modules or (code if code in (64, 66, 70) else 0))\n"
+        "    return os.waitstatus_to_exitcode(os.wait()[1])\n"
+        "sys.exit(json.dumps([words for words in json.loads(sys.argv[2]) if loads(*words)]))\n"
+    )
+    outcome = subprocess.run([sys.executable, "-c", code, str(lake), json.dumps(words)], capture_output=True, timeout=120)
+    assert json.loads(outcome.stderr.splitlines()[-1]) == [], outcome.stderr.decode()

@@ -357,3 +357,23 @@ def test_a_server_watches_its_clients(tmp_path):
         process.communicate(timeout=SECONDS)
         assert process.returncode == 0
     assert (tmp_path / "a.pcapng").stat().st_size > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_is_ended_at_once_tells_its_last_findings(name):
+    """The signal goes to all processes of the command, as from a terminal or a service manager; none is left behind."""
+    process = started("serve", "emp", "tcp://127.0.0.1:0", "--watch", text=True, start_new_session=True)
+    with process:
+        try:
+            port = int(process.stderr.readline().split()[2].rstrip(";").rsplit(":", 1)[1])
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(HELLO + UNASKED)
+                while client.recv(4096):  # the server ends the session
+                    pass
+                own = "{}:{}".format(*client.getsockname())
+        finally:
+            os.killpg(process.pid, name)
+        _, said = process.communicate(timeout=SECONDS)
+    assert f"watch: client {own} broke emp EMP-16 RESPONSE_UNMATCHED (error): a response that matches no pending request\n" in said
+    assert process.returncode == 0

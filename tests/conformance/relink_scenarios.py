@@ -217,6 +217,10 @@ def channel_of(says: list[bytes], size: int, other: bytes | None = None) -> byte
     return b"chan".ljust(size, b"-")[:size] if other is None else other
 
 
+SAID = ("send", "lost", "send_lost")
+"""Words for what we say. What is lost on its way changes nothing here: the peer's part is said by hand."""
+
+
 def flow(scenario: Any, speaker: Speaker) -> None:
     """What we say, byte for byte, when we do what was done; what we hear is no fault; and states are as claimed."""
     keys("scenario", scenario, {"kind", "id_size", "steps"}, LABELS | {"transactions", "pending"})
@@ -235,7 +239,7 @@ def flow(scenario: Any, speaker: Speaker) -> None:
         if step[0] == "recv":
             stage.hear(data)
             assert stage.session.ended is None, stage.session.ended
-        elif step[0] == "send":
+        elif step[0] in SAID:
             do(stage, data, size)
             assert stage.session.output() == data
         else:
@@ -271,6 +275,10 @@ def do(stage: OnStage, data: bytes, size: int) -> None:
             case m.Commit(ids, sequence) | m.Rollback(ids, sequence):
                 act = stage.link.commit if isinstance(said, m.Commit) else stage.link.rollback
                 for channel in ids:
+                    if channel not in stage.link.outbox.channels:  # a flow that begins with a decision: its messages came before
+                        for _ in range(1 + (sequence or 0)):
+                            stage.link.send(channel, (b"",))
+                        stage.session.output()
                     decided = stage.link.outbox.channels[channel].decided
                     act(channel, decided + (1 if sequence is None else (sequence - decided) & m.LAST_SEQUENCE))
             case m.Close(ids):

@@ -64,7 +64,12 @@ def check_exchange(given: Any, fields: Any) -> None:
 def check_proof(given: Any, fields: Any) -> None:
     """WOLP-25: the proof of a cluster's member (`verification_key_b64`) and of a user (`user_auth_key_b64`), each of a token."""
     keys("keys", given, set(), {"cluster_key_hex", "password", "user_password", "username", "token_b64"})
-    keys("fields", fields, set(), {"token_b64", "verification_key_b64", "user_auth_key_b64"})
+    about_name = {word for word in fields if "name" in word}
+    keys("fields", fields, set(), {"token_b64", "verification_key_b64", "user_auth_key_b64", *about_name})
+    for word in about_name:  # WOLP-25: a proof is made of the password and the token, and of no name
+        if not isinstance(fields[word], bool):
+            raise Unmapped(f"{word} {fields[word]!r}")
+        assert fields[word] is any(part in word for part in ("independent", "without", "ignore")), word
     tokens = [part["token_b64"] for part in (given, fields) if "token_b64" in part]
     if not tokens or len(set(tokens)) > 1:
         raise Unmapped("a proof has one token")
@@ -75,7 +80,7 @@ def check_proof(given: Any, fields: Any) -> None:
     if password is not None:
         proofs["user_auth_key_b64"] = key_agreement.user_proof(password, token)
         proofs.setdefault("verification_key_b64", proofs["user_auth_key_b64"])
-    wanted = {name: text for name, text in fields.items() if name != "token_b64"}
+    wanted = {name: text for name, text in fields.items() if name != "token_b64" and name not in about_name}
     if not wanted or not wanted.keys() <= proofs.keys():
         raise Unmapped(f"{sorted(wanted)} from {sorted(given)}")
     for name, text in wanted.items():

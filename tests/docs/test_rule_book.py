@@ -11,9 +11,8 @@ import pytest
 from tests.lint.words import in_text
 
 from wirelake import protocols
-from wirelake.lake.gold.rules import registry
 from wirelake.protocols.entry_points import OURS
-from wirelake.protocols.faults import Origin
+from wirelake.protocols.faults import Origin, Strength
 from wirelake.rulebook.book import Basis, Book, book, explain_command
 from wirelake.rulebook.facts import facts
 from wirelake.rulebook.lookup import books, look_up
@@ -109,16 +108,24 @@ def test_entries_are_written_in_short_sentences(rules: Book):
 
 
 @pytest.mark.parametrize("protocol", OURS)
-def test_facts_are_those_of_the_registry_of_the_lake(protocol):
-    rules = registry.RULES[protocol]
+def test_an_entry_is_as_binding_as_the_rules_of_the_text_that_cite_it(protocol):
+    """A fault of a recommendation is cited by an entry that says should; only there may `must` stand for what else the entry says."""
+    entries = {entry.id: entry.level for entry in book(protocol).entry}
+    for fault in protocols.get(protocol).faults:
+        if fault.origin is Origin.TEXT and fault.strength is Strength.MUST:
+            assert entries[fault.clause] == "must", fault.name
+
+
+@pytest.mark.parametrize("protocol", OURS)
+def test_facts_are_those_of_its_rule(protocol):
     by_name = {fault.name: fault for fault in protocols.get(protocol).faults}
     assert [one.name for one in facts(protocol)] == list(by_name)
     for one in facts(protocol):
         fault = by_name[one.name]
-        if fault in rules.unseen:
-            assert one.lake == f"not reported: {rules.unseen[fault]}"
+        if fault.rule.unseen:
+            assert one.lake == f"not reported: {fault.rule.unseen}"
         else:
-            assert one.lake == ("`security`" if fault in rules.by_keys else f"`violations`, {fault.severity.name.lower()}")
+            assert one.lake == ("`security`" if fault.rule.by_keys else f"`violations`, {fault.severity.label}")
 
 
 def test_answers_and_reactions_of_live_peers():

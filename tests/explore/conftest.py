@@ -13,7 +13,16 @@ from wirelake.lake.store import delta, journal
 from wirelake.lake.store.parquet import Sheet
 from wirelake.lake.tables.catalog import GOLD, TABLES
 
-SLOW = ("test_comments.py", "test_diff.py", "test_export.py", "test_mcp.py", "test_model.py", "test_skipping.py", "test_web.py")
+SLOW = (
+    "test_comments.py",
+    "test_diff.py",
+    "test_export.py",
+    "test_fairness.py",
+    "test_mcp.py",
+    "test_model.py",
+    "test_skipping.py",
+    "test_web.py",
+)
 """Files whose tests open a lake each, serve it or start a process: a tenth of a second to three seconds a test."""
 
 

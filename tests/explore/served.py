@@ -11,6 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from wirelake.explore.web.application import WebOptions, create
+from wirelake.explore.web.serve import configure
 
 __all__ = ["served"]
 
@@ -19,8 +20,8 @@ __all__ = ["served"]
 def served(lake: Path, options: WebOptions | None = None) -> Iterator[str]:
     """Serve a lake on a free port; gives the address without a slash."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(create(lake, options), http="h11", ws="none", loop="asyncio", log_config=None, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    options = options or WebOptions()
+    server = uvicorn.Server(configure(create(lake, options), options))
     failed: list[BaseException] = []
 
     def run() -> None:

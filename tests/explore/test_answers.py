@@ -12,7 +12,8 @@ from tests.explore.rows import message
 
 from wirelake.errors import QueryError
 from wirelake.explore.model.database import Database
-from wirelake.explore.web.answers import KEPT, Answers, Visit
+from wirelake.explore.visit import Visit
+from wirelake.explore.web.answers import KEPT, Answers
 
 ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range + b.range = 7"
 

@@ -552,7 +552,7 @@ SCRIPTS = [
     "<style>*{display:none}</style>",
     "<base href=//evil.example/>",
     "<meta http-equiv=refresh content=0;url=//evil.example>",
-    "\u202egnp.exe",
+    "\u202egnp\u2066.\u200fe\u061cx\u200be",
     "\x00\x1b[31m\x07",
     "&lt;script&gt;window.pwned=1&lt;/script&gt;",
     "<math><mtext></form><form><mglyph><style></math><img src onerror=window.pwned=1>",
@@ -638,6 +638,14 @@ def hostile(fill: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory)
         yield own
 
 
+ACTING_TEXT = """() => {
+    const acting = /[\\u061c\\u200b\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]/;
+    const words = [...document.querySelectorAll("[title], [aria-label]")].flatMap((one) => [one.title ?? "", one.ariaLabel ?? ""]);
+    return [document.title, ...document.documentElement.innerText.split("\\n"), ...words].filter((one) => acting.test(one));
+}"""
+"""Texts of a page with characters that change the direction of others or are invisible."""
+
+
 def check_harmless(page: Any) -> None:
     assert page.evaluate("window.pwned") is None
     assert (
@@ -647,6 +655,7 @@ def check_harmless(page: Any) -> None:
         == 0
     )
     assert "49" not in page.title()
+    assert page.evaluate(ACTING_TEXT) == []
 
 
 def test_no_text_of_the_traffic_runs_as_script(watched: Watched, hostile: str) -> None:

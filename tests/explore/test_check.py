@@ -79,7 +79,11 @@ def test_each_rule_is_a_test_case_and_failures_name_clause_session_and_place(lak
         "by the client, session 73, /data/a.pcapng at byte 396",
     ]
     known = {f"{fact.clause} {fact.name}" for fact in facts("emp")}
+    warnings = {f"{fact.clause} {fact.name}" for fact in facts("emp") if fact.severity == "warning"}
+    known -= warnings
     assert known <= set(cases)
+    assert warnings
+    assert not warnings & set(cases)
     assert len(cases) == len(known | {f"{one['clause']} {one['rule']}" for one in SPOKEN["violations"]})
 
 
@@ -191,7 +195,10 @@ def test_places_of_one_rule_are_bounded(fill: Callable[..., Path], tmp_path: Pat
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--fail-on", "everything"], "'everything' is nothing that a check can fail on; choose from violations, security, incomplete"),
+        (
+            ["--fail-on", "everything"],
+            "'everything' is nothing that a check can fail on; choose from violations, warnings, security, incomplete",
+        ),
         (["--no-integrity"], "nothing to check"),
         (["--no-integrity", "--ledger", "--fail-on", "security"], "--ledger"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import random
 import re
@@ -28,9 +30,13 @@ from wirelake.cli.main import app
 from wirelake.errors import UsageError
 from wirelake.explore.dissector.generate import MARK, dissector, names
 from wirelake.explore.dissector.write import file_name
+from wirelake.protocols.emp.messages import Compression, Data, Scheme
+from wirelake.protocols.emp.wire import encode as emp_encode
 from wirelake.protocols.kernel import use_plain
 from wirelake.protocols.relink.messages import Reply, Request, Version
 from wirelake.protocols.relink.wire import encode
+from wirelake.protocols.wolpertinger import wire as wolpertinger_wire
+from wirelake.protocols.wolpertinger.messages import Envelope
 
 PROTOCOLS: Final = ("emp", "event_mesh", "relink", "yamp", "wolpertinger")
 FAST: Final = 400
@@ -222,6 +228,34 @@ def test_a_fault_is_expert_information_that_names_its_clause(tmp_path: Path, hom
         one.sent(bytes.fromhex("0000000c7f00000001000000"))
     text = tshark(home, "-r", str(tmp_path / "a.pcapng"), "-V")
     assert "[Expert Info (Error/Malformed): EMP-24: message types 6 to 127 are reserved (TYPE_RESERVED)]" in text
+
+
+def bomb(protocol: str, size: int) -> bytes:
+    """One message that is small on the wire, and this large in clear."""
+    if protocol == "emp":
+        return emp_encode(Data(gzip.compress(bytes(size), 9), (Compression(Scheme.GZIP),)))
+    document = b"<RemoteMethodCall><ComponentName>a</ComponentName></RemoteMethodCall>"
+    packed = gzip.compress(document + b" " * (size - len(document)), 9)
+    return wolpertinger_wire.encode(Envelope(7, base64.b64encode(packed), len(packed))) + b"\n"
+
+
+@needs_tshark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("protocol", "size"),
+    [("emp", 1 << 20), ("emp", (1 << 20) + 1), ("emp", 15 << 20), ("wolpertinger", 1 << 20), ("wolpertinger", 15 << 20)],
+)
+def test_a_body_is_inflated_up_to_a_mebibyte_and_more_is_said(tmp_path: Path, home: Path, protocol: str, size: int) -> None:
+    """One frame of 87 KB took 13.5 s and 1.7 GB."""
+    with Recorder(tmp_path / "a.pcapng", protocol=protocol) as recorder:
+        recorder.connection(role="client", local=("10.0.0.1", 5), remote=("10.0.0.2", 6)).sent(bomb(protocol, size))
+    names = (f"{protocol}.{'plain_body' if protocol == 'emp' else 'document'}", f"{protocol}.fault", "_ws.expert.message")
+    text = tshark(
+        home, "-r", str(tmp_path / "a.pcapng"), "-Y", protocol, "-T", "fields", *(word for name in names for word in ("-e", name))
+    )
+    body, fault, note = text.rstrip("\n").split("\t")
+    assert (len(body) // 2 if protocol == "emp" else len(body), fault) == (min(size, 1 << 20), "")
+    assert ("Only the first 1048576 bytes are decompressed here: more is there" in note) == (size > 1 << 20)
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

@@ -149,7 +149,7 @@ def test_sql_has_the_limits_of_query(talks: Path, tmp_path: Path) -> None:
         rows, cut, file, write, two, slow, large = answers(
             asking,
             ("sql", {"statement": "SELECT protocol, count(*) AS n FROM messages GROUP BY protocol ORDER BY protocol"}),
-            ("sql", {"statement": "SELECT repeat('x', 5000) FROM messages", "limit": 1}),
+            ("sql", {"statement": "SELECT repeat('x', 50000) FROM messages", "limit": 1}),
             ("sql", {"statement": f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')"}),
             ("sql", {"statement": f"COPY messages TO '{tmp_path / 'out.csv'}'"}),
             ("sql", {"statement": "SELECT 1; SELECT 2"}),
@@ -158,13 +158,36 @@ def test_sql_has_the_limits_of_query(talks: Path, tmp_path: Path) -> None:
         )
     assert rows["columns"] == ["protocol", "n"]
     assert [row[0] for row in rows["rows"]] == ["emp", "relink"]
-    assert (cut["is_cut"], len(cut["rows"]), len(cut["rows"][0][0])) == (True, 1, 2000)
+    assert (cut["is_cut"], len(cut["rows"]), len(cut["rows"][0][0])) == (True, 1, 10_000)
     assert "secret" in file
     assert "only read" in write
     assert not (tmp_path / "out.csv").exists()
     assert "one statement" in two
     assert "longer than 5 s" in slow
     assert "memory" in large
+
+
+@pytest.mark.parametrize(
+    ("value", "note"),
+    [
+        ("range(3000000)", "rows[0][0] has 3,000,000 items, 1,000 of them are here"),
+        ("{'a': [range(3000000)]}", "rows[0][0].a[0] has 3,000,000 items, 1,000 of them are here"),
+        ("map([1], [repeat('x', 3000000)])", "rows[0][0][0].value has 3,000,000 bytes, 10,000 of them are here"),
+        ("repeat('é', 3000000)", "rows[0][0] has 6,000,000 bytes, 10,000 of them are here"),
+        ("repeat('x', 3000000)::BLOB", "rows[0][0] has 3,000,000 bytes, 5,000 of them are here"),
+        ("[range(1000) FOR x IN range(1000)]", "rows[0][0] has 1,000 items, 82 of them are here"),
+    ],
+)
+def test_an_answer_is_bounded_and_says_so(asking: Ask, value: str, note: str) -> None:
+    answer = asking(lambda client: client.call_tool("sql", {"statement": f"SELECT {value} AS wide"}))
+    assert len(json.dumps(answer.structured_content)) < 500_000
+    assert note in answer.structured_content["left_out"]
+
+
+def test_a_long_error_is_bounded(asking: Ask) -> None:
+    answer = asking(lambda client: client.call_tool("sql", {"statement": "SELECT repeat('x', 3000000)::INT"}))
+    assert answer.is_error
+    assert len(answer.content[0].text) < 20_000
 
 
 @pytest.mark.parametrize(

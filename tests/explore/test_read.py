@@ -1,7 +1,6 @@
 """The reading engine: the same records whatever the input is, and however it is cut."""
 
 import _thread
-import asyncio
 import os
 import threading
 import time
@@ -14,7 +13,6 @@ from wirelake.capture.record.recorder import Recorder
 from wirelake.explore.reading import inputs
 from wirelake.explore.reading.inputs import Pipe, Reading
 from wirelake.explore.reading.records import Message, Unanswered, Unreadable, Unrecognised, Violation
-from wirelake.explore.reading.watch import Watcher
 from wirelake.protocols import kernel
 from wirelake.protocols.emp.messages import Bye, Data, Hello, Ping, RequestResponse
 from wirelake.protocols.emp.wire import encode
@@ -205,89 +203,6 @@ def test_a_growing_file_is_followed_and_so_are_new_files(tmp_path):
     assert len(of(Message, found)) == 20
     assert len([one for one in of(Message, found) if one.answers]) == 6
     assert not of(Violation, found)
-
-
-def test_a_watcher_tells_which_rule_was_broken_as_soon_as_it_is(tmp_path):
-    told, seen = [], threading.Event()
-
-    def tell(one) -> None:
-        told.append(one)
-        if isinstance(one, Violation):
-            seen.set()
-
-    with Watcher(tell) as watcher, Recorder(tmp_path / "a.pcapng", protocol="emp", watch=watcher) as recorder:
-        talk = recorder.connection(role="server", local=("127.0.0.1", 5040), remote=("127.0.0.1", 40_000))
-        talk.sent(HELLO)
-        talk.received(HELLO)
-        talk.received(answered(77))
-        assert seen.wait(30)
-        (broken,) = of(Violation, told)
-        assert (broken.rule, broken.clause, broken.culprit) == ("RESPONSE_UNMATCHED", "EMP-16", "client 127.0.0.1:40000")
-    read = records(tmp_path / "a.pcapng")
-    assert [one.rule for one in of(Violation, read)] == [one.rule for one in of(Violation, told)], "a file says the same"
-
-
-@pytest.mark.parametrize(("said", "rule", "clause"), [((HELLO, PING), "PONG_TIMEOUT", "EMP-32"), ((), "HANDSHAKE_TIMEOUT", "EMP-29")])
-def test_a_watcher_tells_by_a_clock_what_does_not_come_in_time(tmp_path, said, rule, clause):
-    told, seen, later = [], threading.Event(), threading.Event()
-
-    def tell(one):
-        told.append(one)
-        if isinstance(one, Violation):
-            seen.set()
-
-    def now():
-        return time.time() + 1000 * later.is_set()
-
-    with (
-        Watcher(tell, check_seconds=0.01, clock=now) as watcher,
-        Recorder(tmp_path / "a.pcapng", protocol="emp", watch=watcher) as recorder,
-    ):
-        talk = recorder.connection(role="server", local=("127.0.0.1", 5040), remote=("127.0.0.1", 40_000))
-        talk.received(HELLO)
-        for data in said:
-            talk.sent(data)
-        assert not seen.wait(0.2), "nothing is due yet"
-        later.set()
-        assert seen.wait(30)
-        (broken,) = of(Violation, told)
-        assert (broken.rule, broken.clause) == (rule, clause)
-        assert broken.by == ("client" if said else "server")
-        talk.closed("reset")
-    assert [one.rule for one in of(Violation, told)].count(rule) == 1, "told once"
-
-
-def test_a_watcher_that_falls_behind_says_so_and_goes_on(caplog):
-    told = []
-    with Watcher(told.append, max_waiting=1000) as watcher, Recorder("/dev/null", protocol="emp", watch=watcher) as recorder:
-        time.sleep(0.2)
-        watcher(b"\0" * 2000)
-        spoken(recorder)
-    assert watcher.lost >= 2000
-    assert len(of(Message, told)) >= 1
-    assert "were not watched" in caplog.text
-
-
-def test_a_rule_breaking_peer_is_watched_over_a_real_connection():
-    from wirelake.peers.emp import Options, serve
-
-    told = []
-
-    async def meet(recorder) -> None:
-        async with serve("tcp://127.0.0.1:0", options=Options(recorder=recorder)) as server:
-            host, port = server.address.removeprefix("tcp://").rsplit(":", 1)
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(HELLO + asked(1) + asked(1))
-            async with asyncio.timeout(30):
-                while await reader.read(4096):
-                    pass
-            writer.close()
-
-    with Watcher(told.append) as watcher, Recorder("/dev/null", protocol="emp", watch=watcher) as recorder:
-        asyncio.run(meet(recorder))
-    (broken,) = [one for one in of(Violation, told) if one.rule == "REQUEST_ID_IN_FLIGHT"]
-    assert broken.clause == "EMP-18"
-    assert broken.by == "client"
 
 
 def test_a_ctrl_c_just_before_a_read_that_waits_is_noticed():

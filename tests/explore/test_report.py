@@ -147,7 +147,7 @@ def test_every_finding_leads_to_its_session_and_its_rule(fill: Callable[..., Pat
     (rule,) = re.findall(r'<tr id="rule-emp-HELLO_REPEATED">(.*?)</tr>', page)
     assert Reader(rule).text.startswith(
         "EMP-25 emp wirelake explain EMP-25 A second hello HELLO_REPEATED A peer sends one hello on a connection. A second one is error 3."
-        " The specification forbids it. ends the session"
+        " The specification itself says so. ends the session"
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.explore.lakes import lake_of
-from tests.explore.rows import SPOKEN
+from tests.explore.rows import SPOKEN, message
 from tests.explore.served import served
 from tests.explore.test_bytes import emp_in_segments, emp_recording, relink_recording
 
@@ -232,6 +232,9 @@ def test_no_path_leads_out_of_the_package(client: httpx.Client, path: str) -> No
         ({"host": "evil.example"}, 421),
         ({"host": "127.0.0.1.evil.example:8000"}, 421),
         ({"host": ""}, 421),
+        ({"host": "[::1"}, 400),
+        ({"host": "localhost:http"}, 400),
+        ({"origin": "http://[::1"}, 400),
         ({"host": "localhost:8000"}, 200),
         ({"host": "[::1]:8000"}, 200),
         ({"origin": "http://evil.example"}, 403),
@@ -368,3 +371,28 @@ def walk(value: Any) -> Iterator[Any]:
 def test_times_are_whole_microseconds(client: httpx.Client) -> None:
     found = client.get("/messages.json").json()
     assert all(isinstance(one["ts"], int) for one in walk(found) if isinstance(one, dict) and "ts" in one)
+
+
+def test_an_answer_to_sql_is_bounded_and_says_so(client: httpx.Client) -> None:
+    """`range(3000000)` made a page of 75 MB."""
+    page, twin = (client.get(f"/sql{kind}", params={"sql": "SELECT range(3000000), [repeat('x', 5000)]"}) for kind in ("", ".json"))
+    assert len(page.content) < 50_000
+    assert twin.json()["left_out"] == [
+        "rows[0][0] has 3,000,000 items, 1,000 of them are here",
+        "rows[0][1][0] has 5,000 bytes, 2,000 of them are here",
+    ]
+    assert "3,000,000 items" in page.text
+
+
+def test_characters_that_change_a_direction_are_written_out_in_pages_and_exact_in_data(fill: Callable[..., Path], tmp_path: Path) -> None:
+    text = "a\u202eb\u2066c\u2069d\u200fe\u061cf\u200bg"
+    row = message(0, message_id=b"m" * 16, protocol="emp", name=text, subject=text, size=1, status="ok", source="/a", offset=0, length=1)
+    with asking(fill(tmp_path / "lake", {"messages": [row]})) as client:
+        for path in ("/messages", f"/messages/{b'm'.hex() * 16}", "/sql?sql=SELECT name, [name] FROM messages"):
+            page = client.get(path).text
+            assert not re.search("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069]", page), path
+            assert r"a\u202eb\u2066c\u2069d\u200fe\u061cf\u200bg" in page
+        assert client.get("/messages.json").json()["rows"][0]["name"] == text
+        assert client.get("/sql.json?sql=SELECT name FROM messages").json()["rows"] == [[text]]
+        searched = client.get("/messages", params={"q": f"subject:{text}"}).text
+        assert f'value="subject:{text}"' in searched, "what is sent again is exact"

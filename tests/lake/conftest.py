@@ -104,6 +104,7 @@ CASES: dict[str, list[Step]] = {
     ],
     "late pong": [*HELLOS, (1, "client", "ping"), (12, "server", "pong"), (13, "client", "bye"), (14, "closed", "bye")],
     "no pong": [*HELLOS, (1, "server", "ping"), (8, "server", "ping"), (11.5, "server", "error 2"), (12, "closed", "error")],
+    "never a pong": [*HELLOS, (1, "client", "ping"), (62, "server", "data"), (63, "client", "bye"), (64, "closed", "bye")],
     "gone before the pong": [*HELLOS, (1, "client", "ping"), (8, "server", "bye"), (30, "closed", "bye")],
     "not seen so long": [*HELLOS, (1, "client", "ping"), (8, "client", "data")],
 }

@@ -94,9 +94,21 @@ CASES = {
     ),
     "a channel after shutdown": (fresh(sent(A), client("shutdown"), sent(A), sent(B)), {("CHANNEL_AFTER_SHUTDOWN", "to_server")}),
     "sent again after shutdown": (resumed((sent(A), client("shutdown")), (client("shutdown"), *RESUME, sent(A))), set()),
+    # §3.2
+    "an unnumbered result after a rollback": (
+        fresh(sent(A), sent(A), rollback(0), commit(1), told("committed"), flags=TX),
+        {("RESULT_UNNUMBERED", "to_client")},
+    ),
+    "an unnumbered result after a rollback that is consumed": (
+        fresh(sent(A), rollback(0), told("consumed", 0), sent(A), commit(1), told("uncommitted"), flags=TX),
+        {("RESULT_UNNUMBERED", "to_client")},
+    ),
+    "a numbered result after a rollback": (fresh(sent(A), sent(A), rollback(0), commit(1), told("committed", 1), flags=TX), set()),
+    "unnumbered results": (fresh(sent(A), sent(A), commit(0), commit(1), told("committed"), told("uncommitted"), flags=TX), set()),
     # RELINK-20, RELINK-25
     "pongs": (fresh(client("ping"), client("ping"), server("pong"), server("pong"), server("pong")), {("PONG_UNSOLICITED", "to_client")}),
     "a pong of the connection before": (resumed((client("ping"),), (*RESUME, server("pong"))), {("PONG_UNSOLICITED", "to_client")}),
+    "no pong in a minute": (fresh(client("ping"), *[("wait", b"")] * 6, server("nop")), {("PONG_MISSING", "to_client")}),
     "pings": (fresh(client("ping"), server("ping"), client("pong"), server("pong")), set()),
     "a resume on a fresh link": (fresh(server("resume")), {("RESUME_UNEXPECTED", "to_client")}),
     "a second resume": (resumed((), (*RESUME, client("resume"))), {("RESUME_UNEXPECTED", "to_server")}),

@@ -126,9 +126,9 @@ def test_a_node_is_a_session(mesh):
     assert other["ended"] is not None
 
 
-def test_what_is_tolerated_is_a_violation(mesh):
+def test_what_the_specification_says_of_form_is_found(mesh):
     assert {row["rule"]: row["severity"] for row in rows(mesh, "violations") if row["protocol"] == "event_mesh"} == {
-        "FIELDS_OUT_OF_ORDER": "tolerated",
+        "FIELDS_OUT_OF_ORDER": "warning",
         "DUPLICATE_TLV": "error",
         "RESERVED_FLAGS": "error",
         "PAYLOAD_TOO_LARGE": "error",

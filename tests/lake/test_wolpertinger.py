@@ -124,7 +124,7 @@ def test_an_omission_is_the_fault_of_who_kept_silent(told):
     (row,) = told("violations", "unconfirmed")
     assert (row["direction"], row["message_id"]) == ("to_client", None)
     (row,) = told("violations", "pieces missing")
-    assert (row["direction"], row["severity"]) == ("to_server", "tolerated")
+    assert (row["direction"], row["severity"]) == ("to_server", "info")
 
 
 def test_a_callee_s_word_is_told_of_the_call_and_a_misfit_of_the_answer(told):

@@ -99,6 +99,13 @@ CASES = {
         (30, "client", speech.close()),
         (31, "closed", "close"),
     ],
+    "never a pong": [
+        *HANDS,
+        (1, "client", speech.ping(b"a")),
+        (62, "server", speech.event()),
+        (63, "client", speech.close()),
+        (64, "closed", "close"),
+    ],
     "closed before the pong": [*HANDS, (1, "client", speech.ping(b"a")), *CLOSE],
     "pong lost over udp": [*HANDS, (1, "client", speech.ping(b"a")), (30, "client", speech.close()), (31, "closed", "close")],
     "asked twice over udp": [*HANDS, (1, "client", speech.request()), (2, "client", speech.request()), *CLOSE],
@@ -151,6 +158,7 @@ BROKEN = {
     "refused": ["SERIALIZER_UNSUPPORTED"],
     "led astray": ["REDIRECT_REFUSED"],
     "pongs": ["PING_TIMEOUT"],
+    "never a pong": ["PING_TIMEOUT", "PONG_MISSING"],
     "asked twice over udp": ["REQUEST_REPEATED"],
     "cut over udp": ["DATAGRAM_CUT"],
 }

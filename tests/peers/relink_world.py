@@ -15,12 +15,14 @@ from tests.peers.world import Raw, raw_client
 from wirelake.peers.backoff import Backoff
 from wirelake.peers.relink import Endpoint, Link, Options
 from wirelake.protocols.relink.events import SessionEvent
-from wirelake.protocols.relink.messages import Request, Version
+from wirelake.protocols.relink.messages import Reply, Request, Version
 from wirelake.protocols.relink.scanner import Stage
 from wirelake.protocols.relink.wire import decode, encode
 
 DEMO = Endpoint("demo", 4, 4)
 QUICK = Backoff(first=0.01, most=0.05)
+HANDSHAKE = len(encode(Version()) + encode(Reply(5, 7)))
+"""Bytes that a listener says in its handshake."""
 PROMPT = Options(ack_delay=0.01, barrier_delay=0.05)
 
 
@@ -52,6 +54,10 @@ class Proxy:
         """Connections stay open and nothing passes."""
         self.refuses = False
         """Connections are lost as soon as they are made."""
+        self.is_muffled = False
+        """Connections stay open, and nothing passes of what the listener says after its handshake."""
+        self.deaths = 0
+        """Connections still to be lost as soon as the listener says something after its handshake."""
         self.connections = 0
         self.writers: set[asyncio.StreamWriter] = set()
         self._listening = listening(RawEnd, self._carry)
@@ -80,9 +86,17 @@ class Proxy:
 
     async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool) -> None:
         with contextlib.suppress(OSError):
+            passed = 0
             while data := await reader.read(4096):
                 while self.stalls:
                     await asyncio.sleep(0.01)
+                passed += len(data)
+                if not counted and passed > HANDSHAKE and (self.is_muffled or self.deaths):
+                    if self.is_muffled:
+                        continue
+                    self.deaths -= 1
+                    self.cut()
+                    return
                 if counted and self.cut_after is not None:
                     if len(data) >= self.cut_after:
                         writer.write(data[: self.cut_after])

@@ -168,7 +168,7 @@ BORDER |= {f"wirelake.protocols.{name}" for name in entry_points.OURS}
 BORDER |= {"wirelake.cli.commands", "wirelake.cli.flags", "wirelake.cli.decode", "wirelake.cli.encode", "wirelake.explore.captured"}
 BORDER |= {f"wirelake.lake.decode.{path.stem}" for path in (ROOT / "src/wirelake/lake/decode").glob("*.py")}
 BORDER -= {"wirelake.lake.decode.__init__", "wirelake.lake.decode.state"}  # the state handles its own dicts of several types alike
-BORDER |= {"wirelake.protocols.state_table", "wirelake.lake.gold.rules.registry"}
+BORDER |= {"wirelake.protocols.state_table"}
 TAKES_ANY_FUNCTION = {"wirelake.protocols.kernel", "wirelake.cli.flags"}
 """Decorators of functions with any parameters: `Callable[..., object]`, which mypy counts as an explicit `Any`."""
 

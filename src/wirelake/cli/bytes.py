@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.own_process import without_pandas
 from wirelake.cli.terminal import json_text, say
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
@@ -63,6 +64,7 @@ def bytes(lake: Path, message_id: str, form: Shape, layer: str | None, is_whole:
     Example: wirelake bytes LAKE $(wirelake query LAKE "select message_id from messages limit 1" -T csv | tail -1)
     """
     need(*TABLES)
+    without_pandas()
     from wirelake.explore.bytes.dissect import layers  # noqa: PLC0415 - needs the lake extra
     from wirelake.explore.bytes.read import Place, SourceGone, read  # noqa: PLC0415
     from wirelake.explore.model import messages  # noqa: PLC0415

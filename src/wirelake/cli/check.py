@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.own_process import without_pandas
 from wirelake.cli.terminal import json_text, say
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
@@ -38,7 +39,7 @@ class Shape(StrEnum):
     is_flag=True,
     help="Check the ledger only: it accounts for every byte of every source, and the tables agree with it.",
 )
-@click.option("--fail-on", "fail_on", metavar="CONCERN,…", help="Check the traffic, too: violations, security, incomplete.")
+@click.option("--fail-on", "fail_on", metavar="CONCERN,…", help="Check the traffic, too: violations, warnings, security, incomplete.")
 @click.option("--integrity/--no-integrity", "integrity", default=True, help="With --no-integrity, only what --fail-on names is checked.")
 @click.option(
     "-T", "--format", "form", type=click.Choice(Shape, case_sensitive=False), default=Shape.TEXT, show_default=True, help="How to print."
@@ -61,7 +62,8 @@ def check(lake: Path, ledger: bool, fail_on: str | None, integrity: bool, form: 
     positions  the stream of --follow continues where the ledger ends
 
     \b
-    CONCERN  violations  every rule of the protocols that are spoken; severity info is no violation
+    CONCERN  violations  every rule of the protocols that are spoken, unless its severity is warning or info
+             warnings    every rule that a specification recommends
              security    every kind of threat: forged, replayed or untrusted messages, …
              incomplete  requests without an answer, bytes that are no message, handshakes that did not end
 
@@ -75,6 +77,7 @@ def check(lake: Path, ledger: bool, fail_on: str | None, integrity: bool, form: 
     Example: wirelake check LAKE --fail-on violations,security,incomplete -T junit > results.xml
     """
     need(*TABLES)
+    without_pandas()
     concerns = [name for name in (fail_on or "").split(",") if name]
     if not integrity and not concerns:
         raise UsageError("--no-integrity leaves nothing to check: name concerns with --fail-on")

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.own_process import without_pandas
 from wirelake.cli.terminal import json_text, say
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
@@ -84,6 +85,7 @@ def diff(first: str, second: str, is_checked: bool, parts: str, confidence: floa
     Examples: wirelake diff before after --exit-code · wirelake diff 'LAKE::since:2h until:1h' ::since:1h
     """
     need(*TABLES)
+    without_pandas()
     from wirelake.explore.diff.messages import compare_messages  # noqa: PLC0415 - needs the lake extra
     from wirelake.explore.diff.operands import operands  # noqa: PLC0415
     from wirelake.explore.diff.selections import DiffOptions, Part, compare  # noqa: PLC0415

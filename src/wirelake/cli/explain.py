@@ -114,7 +114,7 @@ def _lines(found: Explanation) -> Iterator[str]:
         yield ""
         yield f"{found.protocol}/{fault.name}"
         yield from _labelled("means", fault.text)
-        yield from _labelled("severity", f"{fault.severity}; origin: {fault.origin}")
+        yield from _labelled("severity", f"{fault.severity}; origin: {fault.origin}; the specification: {fault.strength}")
         yield from _labelled("peer", f"{fault.live_peer}; answers with {fault.answer}")
         yield from _labelled("lake", fault.lake)
 

@@ -9,6 +9,7 @@ import click
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import query_flags
+from wirelake.cli.own_process import without_pandas
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
 from wirelake.extras import EXPLORE, need
@@ -39,6 +40,7 @@ def explore(lake: Path, host: str, port: int, token_file: Path | None, seconds: 
     messages are new.
     """
     need(*EXPLORE)
+    without_pandas()
     from wirelake.explore.query import QueryLimits  # noqa: PLC0415 - needs the explore extra
     from wirelake.explore.web.application import WebOptions  # noqa: PLC0415
     from wirelake.explore.web.serve import serve  # noqa: PLC0415

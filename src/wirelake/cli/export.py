@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.own_process import without_pandas
 from wirelake.cli.terminal import say
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
@@ -70,6 +71,7 @@ def export(lake: Path, filter_text: str, out: str, form: Form | None, force: boo
     Examples: wirelake export LAKE status:unanswered -o slow.pcapng · wirelake export LAKE rule:RELINK-22 -o incident.html
     """
     need(*TABLES)
+    without_pandas()
     from wirelake.explore.comments import Comments, incident_comments  # noqa: PLC0415 - needs the lake extra
     from wirelake.explore.export import export as exports  # noqa: PLC0415
     from wirelake.explore.query import QueryLimits  # noqa: PLC0415

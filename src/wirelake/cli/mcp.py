@@ -8,6 +8,7 @@ import click
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import query_flags
+from wirelake.cli.own_process import without_pandas
 from wirelake.extras import MCP, need
 
 __all__ = ["mcp"]
@@ -33,6 +34,7 @@ def mcp(lake: Path, seconds: float, megabytes: int) -> int:
     All of them only read, and answers are bounded. The program that runs the agent starts this command; it ends with its input.
     """
     need(*MCP)
+    without_pandas()
     from wirelake.explore.mcp.server import serve  # noqa: PLC0415 - needs the mcp extra
     from wirelake.explore.query import QueryLimits  # noqa: PLC0415
 

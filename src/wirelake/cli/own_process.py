@@ -6,10 +6,16 @@ A command of its own may change what a library does in the whole process.
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import socket
 import sys
+import threading
 from importlib.machinery import ModuleSpec
 
-__all__ = ["collect_rarely", "is_own", "mark", "without_pandas"]
+from wirelake.cli.exit_codes import ExitCode
+
+__all__ = ["collect_rarely", "end_on_interrupt", "is_own", "mark", "without_pandas"]
 
 _marked: list[bool] = []
 
@@ -56,3 +62,25 @@ def collect_rarely() -> None:
     if is_own():
         gc.freeze()
         gc.set_threshold(100_000, 20, 20)
+
+
+def end_on_interrupt() -> None:
+    """Let Ctrl-C end this process at once, in a process that is one command and has nothing to clean up.
+
+    Python handles a signal when the main thread runs Python code again. A library that computes for minutes keeps it from that. So a
+    thread waits for the signal, too. An interrupt that the parent process ignores stays ignored.
+    """
+    if not is_own() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+    is_first = threading.Lock()
+
+    def end(*_: object) -> None:
+        if is_first.acquire(blocking=False):
+            os.write(2, b"interrupted\n")
+            os._exit(ExitCode.INTERRUPTED)
+
+    waiting, woken = socket.socketpair()
+    woken.setblocking(False)
+    signal.signal(signal.SIGINT, end)
+    signal.set_wakeup_fd(woken.detach(), warn_on_full_buffer=False)
+    threading.Thread(target=lambda: end(waiting.recv(1)), daemon=True).start()

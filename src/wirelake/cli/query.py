@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import query_flags
+from wirelake.cli.own_process import end_on_interrupt, without_pandas
 from wirelake.cli.terminal import json_text, open_input, say, spreadsheet_cell
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
@@ -88,6 +89,8 @@ def query(lake: Path, sql: str | None, file: str | None, form: Shape, limit: int
     Examples: wirelake query LAKE sessions · wirelake query LAKE "select rule, count(*) from violations group by rule"
     """
     need(*TABLES)
+    end_on_interrupt()
+    without_pandas()
     from wirelake.explore.query import QueryLimits, stream  # noqa: PLC0415 - needs the lake extra
 
     with stream(lake, _statement(sql, file), limit=limit, limits=QueryLimits(seconds=seconds, megabytes=megabytes)) as answer:

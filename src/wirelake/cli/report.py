@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.own_process import without_pandas
 from wirelake.errors import UsageError
 from wirelake.extras import TABLES, need
 
@@ -30,6 +31,7 @@ def report(lake: Path, out: Path | None, force: bool) -> int:
     LAKE  The lake's folder.
     """
     need(*TABLES, "altair", "vl_convert")
+    without_pandas()
     from wirelake.explore.report import is_report, target, write_report  # noqa: PLC0415 - needs the lake extra
 
     place = target(out or lake / "report.html")

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from wirelake.cli.exit_codes import ExitCode
+from wirelake.cli.own_process import without_pandas
 from wirelake.cli.terminal import json_text, say
 from wirelake.extras import TABLES, need
 from wirelake.text import visible
@@ -73,6 +74,7 @@ def session(lake: Path, session_id: str, limit: int, first: int, side: Side, for
     With json, each line is a message, or an incident with `type`: event, unreadable or violation.
     """
     need(*TABLES)
+    without_pandas()
     from wirelake.explore.model import observers, sessions  # noqa: PLC0415 - needs the lake extra
     from wirelake.explore.model.database import Database  # noqa: PLC0415
 

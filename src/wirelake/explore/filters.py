@@ -23,6 +23,7 @@ import msgspec
 
 from wirelake import protocols
 from wirelake.errors import UsageError
+from wirelake.protocols.faults import SEVERITIES
 
 __all__ = [
     "FIELDS",
@@ -52,7 +53,6 @@ KINDS: Final = ("handshake", "event", "request", "response", "progress", "cancel
 STATUSES: Final = ("ok", "faulty", "error", "answered", "late", "confirmed", "unanswered", "unasked")
 """Values of `status`: those of the tables `messages` and `exchanges`."""
 TYPES: Final = ("message", "violation", "unanswered", "unreadable", "unrecognised")
-SEVERITIES: Final = ("error", "tolerated", "info")
 
 
 class FilterError(UsageError):

@@ -15,10 +15,10 @@ from wirelake.explore.rows import rows_of
 
 if TYPE_CHECKING:
     import duckdb
+from wirelake.lake.tables.severities import GRAVITY
 
 __all__ = [
     "EXAMPLES",
-    "INFO",
     "Finding",
     "PacketVerdict",
     "Place",
@@ -30,7 +30,6 @@ __all__ = [
     "verdicts",
 ]
 
-INFO: Final = "info"
 EXAMPLES: Final = 3
 """Sessions that are shown for each rule; the others are counted."""
 PREVIEW: Final = 32
@@ -68,7 +67,7 @@ class Finding(msgspec.Struct, frozen=True):
     @property
     def is_violation(self) -> bool:
         """Whether the specification forbids it."""
-        return self.severity != INFO
+        return self.severity not in ("warning", "info")
 
 
 class PacketVerdict(msgspec.Struct, frozen=True):
@@ -130,7 +129,7 @@ _FINDINGS: Final = f"""
         sum(n)::BIGINT AS count, count(*) AS sessions, sum(by_client)::BIGINT AS by_client, sum(by_server)::BIGINT AS by_server,
         sum(ended)::BIGINT AS ended, arg_min(example, first, {EXAMPLES}) AS examples
     FROM by_session GROUP BY protocol, rule, clause
-    ORDER BY any_value(severity) = '{INFO}', any_value(severity) = 'tolerated', count DESC, protocol, rule
+    ORDER BY any_value({GRAVITY}), count DESC, protocol, rule
 """  # noqa: S608 - our own text
 
 _VERDICTS: Final = f"""

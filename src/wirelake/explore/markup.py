@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from collections.abc import Iterable
 from typing import Final
+
+import wirelake.text
 
 __all__ = ["Child", "Markup", "anchor", "element", "join", "link", "text", "trusted", "visible"]
 
@@ -26,9 +27,6 @@ Child = str | Iterable["Child"]
 
 _VOID: Final = frozenset({"meta", "br", "hr", "col"})
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
-_KEPT: Final = "\n\t"
-_INVISIBLE: Final = ("C",)
-"""Unicode categories of invisible characters: controls, direction overrides, lone surrogates."""
 
 
 def text(value: str) -> Markup:
@@ -37,11 +35,8 @@ def text(value: str) -> Markup:
 
 
 def visible(value: str) -> str:
-    """Write out invisible characters, and those that change how their neighbours look."""
-    return "".join(
-        one if one in _KEPT or not unicodedata.category(one).startswith(_INVISIBLE) else one.encode("unicode_escape").decode()
-        for one in value
-    )
+    """Write out invisible characters, and those that change how their neighbours look. Lines and tabs stay."""
+    return wirelake.text.visible(value, kept="\n\t")
 
 
 def trusted(value: str) -> Markup:

@@ -16,10 +16,10 @@ from wirelake.rulebook.book import book, explain_command
 
 __all__ = ["findings", "rules"]
 
-_SEVERITY: Final = {"error": "bad", "tolerated": "warn", "info": ""}
+_SEVERITY: Final = {"error": "bad", "tolerated": "warn", "warning": "", "info": ""}
 """Severity -> its colour."""
 _ORIGIN: Final = {
-    "text": "The specification forbids it.",
+    "text": "The specification itself says so.",
     "ruling": "Only a ruling of Wirelake forbids it: the specification is silent, or allows it.",
     "limit": "Only a limit of Wirelake forbids it: the specification allows more, and an option can raise it.",
     "local": "Only the state of the receiver forbids it: its application, its keys, or messages it did not see.",
@@ -47,8 +47,8 @@ def findings(summary: LakeSummary) -> Markup:
             element("h3", "Noted, but no violations"),
             element(
                 "p",
-                "No specification forbids these: only a ruling, a limit or the state of a receiver does. No count of"
-                " violations includes them, even where a peer ended the session.",
+                "No specification forbids these. A warning marks what a specification recommends otherwise; the rest only a ruling,"
+                " a limit or the state of a receiver forbids. No count of violations includes them, even where a peer ended the session.",
             ),
             listing(_COLUMNS, [_finding(one, summary) for one in notes]),
         ]

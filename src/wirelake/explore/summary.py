@@ -18,6 +18,7 @@ from wirelake.explore.traffic import ACTIVE, PAIRS, RATES, UNRECOGNISED, Pair, R
 
 if TYPE_CHECKING:
     import duckdb
+from wirelake.lake.tables.severities import FORBIDDEN
 
 __all__ = ["CATEGORIES", "TOP", "Account", "Ending", "Headline", "KindLine", "LakeSummary", "Session", "Timeline", "headline", "summarise"]
 
@@ -53,8 +54,10 @@ class Headline(msgspec.Struct, frozen=True):
     """Violations that a session ends on."""
     tolerated: int
     """Violations that peers ignore."""
+    warnings: int
+    """Findings that are no violations: the specification recommends otherwise."""
     notes: int
-    """Findings that are no violations: the specification does not forbid them."""
+    """Findings that are no violations: the specification allows them."""
     active: int
     """Time with traffic: see `traffic.PAUSE_SECONDS`."""
     sources: int
@@ -233,8 +236,9 @@ _HEADLINE: Final = f"""
     WITH sources AS (SELECT source_id, source_size FROM ledger GROUP BY ALL),
     asked AS (SELECT {COUNTS} FROM exchanges WHERE requested IS NOT NULL),
     broken AS (
-        SELECT count(*) FILTER (severity IS DISTINCT FROM 'tolerated' AND severity IS DISTINCT FROM 'info') AS errors,
-            count(*) FILTER (severity = 'tolerated') AS tolerated, count(*) FILTER (severity = 'info') AS notes
+        SELECT count(*) FILTER ({FORBIDDEN} AND severity IS DISTINCT FROM 'tolerated') AS errors,
+            count(*) FILTER (severity = 'tolerated') AS tolerated,
+            count(*) FILTER (severity = 'warning') AS warnings, count(*) FILTER (severity = 'info') AS notes
         FROM violations
     )
     SELECT

@@ -38,8 +38,11 @@ __all__ = [
     "Standing",
     "Timeouts",
     "Unreadable",
+    "delay",
 ]
 
+PONG_MISSING_SECONDS: Final = 60
+"""A side that sends messages for so long after a ping, and never a pong, does not answer pings."""
 REQUEST: Final = "request"
 """Kind of an exchange: a request and its answer."""
 DELIVERY: Final = "delivery"
@@ -119,6 +122,18 @@ class Finding(msgspec.Struct, gc=False):
     length: int
     needs_whole: bool
     """Whether it only counts if the session was captured from its beginning and without a gap (`is_whole`)."""
+    detail: str | None = None
+    """What was measured, such as how late; None for most rules."""
+
+
+class UnansweredPing(msgspec.Struct, gc=False, array_like=True):
+    """The first ping of a side, while the other side never sent a pong."""
+
+    by_client: bool
+    ts: int
+    source: str
+    offset: int
+    length: int
 
 
 class Parting(msgspec.Struct, gc=False, order=True, array_like=True):
@@ -200,6 +215,10 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     unfinished: set[bool] = msgspec.field(default_factory=set)
     """Sides, as directions, that began a message that never ended."""
     has_gap: bool = False
+    unanswered_pings: list[UnansweredPing] = msgspec.field(default_factory=list)
+    """At most one of each side."""
+    pong_judged: set[bool] = msgspec.field(default_factory=set)
+    """Sides, as directions, that sent a pong, or are known not to answer pings."""
     states: dict[bytes, int] = msgspec.field(default_factory=dict)
     """Connection -> its state; those in the initial state are missing. At most twice `MAX_CONNECTIONS`, see `_follow`."""
     has_forgotten: bool = False
@@ -393,11 +412,39 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
             )
         )
 
-    def _missed(self, rule: str, message: SeenMessage, due: int, *, needs_whole: bool = True) -> None:
+    def _missed(self, rule: str, message: SeenMessage, due: int, *, needs_whole: bool = True, detail: str | None = None) -> None:
         """A message was not answered when the answer was due. The finding blames the other side, and names no message."""
+        side = not message.to_server
         self.findings.append(
-            Finding(rule, due, not message.to_server, None, message.source, message.offset, message.length, needs_whole=needs_whole)
+            Finding(rule, due, side, None, message.source, message.offset, message.length, needs_whole=needs_whole, detail=detail)
         )
+
+    def _pinged(self, message: SeenMessage) -> None:
+        """A ping was sent."""
+        by_client = message.to_server
+        if (not by_client) not in self.pong_judged and all(ping.by_client is not by_client for ping in self.unanswered_pings):
+            self.unanswered_pings.append(UnansweredPing(by_client, message.ts, message.source, message.offset, message.length))
+
+    def _ponged(self, message: SeenMessage) -> None:
+        """A pong was sent: its side answers pings."""
+        if message.to_server not in self.pong_judged:
+            self._judge_pongs_of(message.to_server)
+
+    def _heard(self, message: SeenMessage, rule: str) -> None:
+        """A message of any kind was sent. A side that is there, and never answered a ping in so long, does not answer pings.
+
+        Call it for every message while `unanswered_pings` has some.
+        """
+        for ping in self.unanswered_pings:
+            due = ping.ts + PONG_MISSING_SECONDS * 1_000_000
+            if ping.by_client is not message.to_server and message.ts > due:
+                self.findings.append(Finding(rule, due, message.to_server, None, ping.source, ping.offset, ping.length, needs_whole=True))
+                self._judge_pongs_of(message.to_server)
+                return
+
+    def _judge_pongs_of(self, side: bool) -> None:
+        self.pong_judged.add(side)
+        self.unanswered_pings = [ping for ping in self.unanswered_pings if ping.by_client is side]
 
     def _odd(self, oddities: int, message: SeenMessage) -> None:
         """A message has faults that are tolerated."""
@@ -444,6 +491,11 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         if self.last_seen > deadline and not parted and not (client and server):
             late_side = True if server else False if client else None
             self.findings.append(Finding(timeouts.late.name, deadline, late_side, None, opened.source, opened.offset, 0, needs_whole=True))
+
+
+def delay(asked: int, answered: int | None) -> str:
+    """How long an answer took, in words; None: it never came."""
+    return "none came" if answered is None else f"it came after {(answered - asked) / 1_000_000:.3f} s"
 
 
 _SIDES: Final = {"client": True, "server": False}

@@ -95,6 +95,8 @@ def test_values_of_every_type_come_back_as_they_are():
         " text ",
         UUID(int=5),
         DateTime(7),
+        moment,
+        (moment, "x"),
         (1, "x", (True,)),
         Permission("/a", ("b",)),
     ]

@@ -54,6 +54,25 @@ def test_a_redirect_may_lead_to_another_transport(scheme, contexts):
     run(main)
 
 
+@pytest.mark.parametrize("scheme", ["udp", "unix"])
+def test_a_redirect_leads_to_its_like_and_from_elsewhere_it_does_not(scheme, tmp_path):
+    async def main():
+        first, second = (ANY.replace("tcp", "udp"),) * 2 if scheme == "udp" else (f"unix://{tmp_path}/a", f"unix://{tmp_path}/b")
+        async with (
+            serve(first, demo()) as there,
+            serve(second, options=redirecting(there.address)) as here,
+            serve(ANY, options=redirecting(there.address)) as elsewhere,
+        ):
+            async with connect(here.address, follow_redirects=True) as peer:
+                assert peer.stream.kind == scheme
+                assert await peer.request("echo", 1) == 1
+            with pytest.raises(RemoteProtocolError, match="of its like"):
+                async with connect(elsewhere.address, follow_redirects=True):
+                    pass
+
+    run(main)
+
+
 def test_five_redirects_are_followed_and_a_sixth_is_not():
     async def main():
         async with contextlib.AsyncExitStack() as stack:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from importlib import import_module
 
 import pytest
 from tests.lake.histories import emp as random_histories
@@ -34,6 +33,7 @@ UNSEEN = {
 """Rules of live sessions that an observer cannot find, and why."""
 
 UNHEARD = {
+    Fault.PONG_MISSING: "a live session ends long before, with PONG_TIMEOUT",
     Fault.SPOKE_AFTER_PARTING: "a live session does not read on after the peer's bye or error",
     Fault.SPOKE_TOO_SOON: "a live session says hello first, so that no peer is too early for it",
     Fault.PING_OVERLAPPING: "a live session answers every ping at once, so that none overlaps",
@@ -62,12 +62,19 @@ BY_HISTORY: dict[Fault, list[Said]] = {
     Fault.SPOKE_AFTER_PARTING: [*HELLOS, (1, "client", speech.bye), (2, "client", speech.data())],
     Fault.HANDSHAKE_TIMEOUT: [OPENED, (1, "client", speech.hello()), (5.000001, "client", speech.error(2))],
     Fault.PONG_TIMEOUT: [*HELLOS, (1, "client", speech.ping), (11.000001, "server", speech.pong), *BYE],
+    Fault.PONG_MISSING: [
+        *HELLOS,
+        (1, "client", speech.ping),
+        (61.000001, "server", speech.data()),
+        *((at + 10, who, data) for at, who, data in BYE),
+    ],
     Fault.PING_OVERLAPPING: [*HELLOS, (1, "client", speech.ping), (2, "client", speech.ping), (3, "server", speech.pong * 2), *BYE],
     Fault.CLOSED_WITHOUT_PARTING: [*HELLOS, (1, "finished", b"client")],
     Fault.CLOSED_INSIDE_MESSAGE: [*HELLOS, (1, "client", PART), (2, "finished", b"client")],
     Fault.MESSAGE_CUT: [*HELLOS, (1, "client", PART), *BYE],
 }
 AND: dict[Fault, list[str]] = {
+    Fault.PONG_MISSING: ["PONG_TIMEOUT"],
     Fault.CLOSED_INSIDE_MESSAGE: ["MESSAGE_CUT"],
     Fault.SIZE_TOO_SMALL: ["MESSAGE_CUT"],
 }
@@ -76,7 +83,7 @@ AND: dict[Fault, list[str]] = {
 
 def test_every_rule_has_a_history_or_a_reason_why_not():
     assert sorted({*BY_THEMSELVES, *BY_HISTORY, *UNSEEN}) == sorted(Fault)
-    assert set(UNSEEN) == set(import_module("wirelake.lake.gold.rules.emp").UNSEEN)
+    assert set(UNSEEN) == {fault for fault in Fault if fault.rule.unseen}
 
 
 @pytest.mark.parametrize("fault", [*BY_THEMSELVES, *BY_HISTORY], ids=lambda fault: fault.name)
@@ -89,7 +96,7 @@ def test_every_rule_is_found_where_it_was_broken(fault):
     assert fault.name in found.rules
     assert set(found.rules) - {fault.name} <= set(AND.get(fault, ()))
     (finding, *_) = [one for one in found.findings if one.rule == fault.name]
-    is_omission = fault in (Fault.HANDSHAKE_TIMEOUT, Fault.PONG_TIMEOUT)
+    is_omission = fault in (Fault.HANDSHAKE_TIMEOUT, Fault.PONG_TIMEOUT, Fault.PONG_MISSING)
     assert finding.to_server is not is_omission, "an omission is the server's fault here"
     has_no_message = is_omission or fault in UNREADABLE or fault.name.startswith("CLOSED")
     assert (finding.message_id is None) == (has_no_message and fault not in IN_ROWS)
@@ -173,6 +180,23 @@ def test_a_pong_that_never_comes_is_late_by_all_that_was_carried():
 def test_of_overlapping_pings_the_first_is_judged_by_the_first_pong():
     said: list[Said] = [*HELLOS, (1, "client", speech.ping), (9, "client", speech.ping), (12, "server", speech.pong), *BYE]
     assert judged(said).rules == ["PING_OVERLAPPING", "PONG_TIMEOUT"]
+
+
+def test_a_side_that_never_answers_a_ping_is_warned_of_only_while_it_is_there():
+    ping: list[Said] = [*HELLOS, (1, "client", speech.ping)]
+    missing = lambda *said: [one.to_server for one in judged([*ping, *said]).findings if one.rule == "PONG_MISSING"]  # noqa: E731
+    assert missing((61.000001, "server", speech.data())) == [False]
+    assert missing((61, "server", speech.data())) == [], "a minute is not over"
+    assert missing((300, "client", speech.data())) == [], "a side that is not there owes nothing"
+    assert missing((30, "server", speech.pong), (40, "client", speech.ping), (300, "server", speech.data())) == [], "it did once"
+    assert missing((62, "client", speech.ping), (70, "server", speech.ping), (200, "server", speech.data())) == [False]
+
+
+def test_how_late_a_pong_was_is_told():
+    late: list[Said] = [*HELLOS, (1, "client", speech.ping), (11.5, "server", speech.pong), *BYE]
+    assert [one.detail for one in judged(late).findings] == ["it came after 10.500 s"]
+    never: list[Said] = [*HELLOS, (1, "client", speech.ping), (11.5, "server", speech.data()), *BYE]
+    assert [one.detail for one in judged(never).findings] == ["none came"]
 
 
 def test_pongs_without_a_ping_do_not_answer_later_pings():

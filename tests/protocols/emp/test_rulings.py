@@ -343,9 +343,12 @@ def test_emp_26_nothing_else_may(said):
 
 @pytest.mark.parametrize("version", [0, 2, 255])
 def test_emp_27_the_version_is_1(version):
+    """The text asks to close; error 3 is an option."""
     result = answer(speech.hello(version), handshake=True)
+    assert (result.ended.fault, result.error) == (Fault.VERSION_UNSUPPORTED, None)
+    result = answer(speech.hello(version), options(answers_other_versions=True), handshake=True)
     assert codes(result) == (3, 0, 0)
-    assert "unsupported version" in result.error.message
+    assert "a version that is not supported here" in result.error.message
     assert encode(Hello()) == speech.hello(1)
 
 

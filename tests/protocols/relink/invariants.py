@@ -18,11 +18,13 @@ def check(link: LinkCore) -> None:
     for channel, incoming in link.inbox.channels.items():
         assert channel == incoming.channel
         check_incoming(incoming, link.options.max_result_runs)
+        assert not incoming.is_done or len(link.inbox.tombstones) >= link.options.max_tombstones, "closed was due"
         unconsumed += incoming.received - incoming.consumed
     assert link.inbox.unconsumed == unconsumed <= link.options.max_unconsumed
     held = [parts for incoming in link.inbox.channels.values() for parts in incoming._held.values()]
     assert link.inbox.undecided == len(held)
     assert link.inbox._undecided_bytes == sum(len(part) for parts in held for part in parts) <= link.options.max_undecided_bytes
+    assert len(link.inbox.tombstones) <= link.options.max_tombstones
     assert not set(link.inbox.tombstones) & set(link.inbox.channels), "closed and open at once"
     assert len(link.inbox.channels) <= link.options.max_channels
     state = link.state
@@ -61,7 +63,6 @@ def check_incoming(one: IncomingChannel, most_runs: int) -> None:
     assert one.consumed <= one.received
     assert one.announced_consumed <= one.consumed
     assert one.announced_received <= one.received
-    assert not one.is_done, "closed was due"
     assert all(one.consumed + 1 < number <= one.received for number in one._consumed_early)
     if not one.transactional:
         assert not one._states

@@ -77,6 +77,8 @@ class Connection:
         self.ends = (connector, listener)
         self.pipes = (Pipe(clock, draw, lambda data: self._hear(1, data)), Pipe(clock, draw, lambda data: self._hear(0, data)))
         self.is_cut = False
+        self.arrivals_left: int | None = None
+        """Arrivals after which the network loses this connection; None: it may live."""
         self._timers: list[float | None] = [None, None]
         for end in self.ends:
             end.start(clock.now)
@@ -104,8 +106,17 @@ class Connection:
             if self.draw.random() < 0.8:
                 self.clock.after(self.draw.choice((0.0, 0.02, 0.5, 3.0)), lambda other=1 - index: self._eof(other))
 
+    def mute(self, index: int) -> None:
+        """Nothing arrives of what one end says from now on, and neither end is told; the other direction goes on."""
+        self.pipes[index].cut(len(self.pipes[index].waiting))
+
     def _hear(self, index: int, data: bytes) -> None:
         end = self.ends[index]
+        if self.arrivals_left == 0:
+            self.cut()
+            return
+        if self.arrivals_left is not None:
+            self.arrivals_left -= 1
         if end.ended is None:
             end.receive(data, self.clock.now)
             self.pump()

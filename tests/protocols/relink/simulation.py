@@ -1,5 +1,7 @@
 """Two links over a network that cuts, delays and stalls, and a listener that restarts: all of it from one seed, in simulated time.
 
+The network also aims: it loses what one end says, such as confirmations, and then connection after connection in its first round trip.
+
 Held after every step: the invariants of both links. Held at the end: within one link every message is delivered exactly once and in order
 on its channel, every message has exactly one outcome, and both sides agree on it.
 
@@ -21,6 +23,7 @@ from tests.protocols.relink.network import Clock, Connection
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.relink.events import (
     Ended,
+    Ending,
     LinkLost,
     LinkShutdown,
     MessageReceived,
@@ -39,6 +42,10 @@ from wirelake.protocols.relink.state_machine import Speaker
 C, L = Speaker.CONNECTOR, Speaker.LISTENER
 ALLOWED_ENDS = {None, Fault.CLOSED_WITHOUT_PARTING, Fault.CLOSED_INSIDE_MESSAGE, Fault.PONG_TIMEOUT, Fault.HANDSHAKE_TIMEOUT}
 ALLOWED_ENDS |= {Fault.PACKET_TIMEOUT, Fault.LINK_LOST}
+
+
+HANDSHAKE = 4
+"""Arrivals before the links speak: both versions, the request and the reply."""
 
 
 class Sent(msgspec.Struct):
@@ -180,6 +187,7 @@ class World:
             ack_every=draw.choice((1, 3, 100)),
             barrier_delay=draw.choice((0.01, 0.1, 1.0)),
             max_result_runs=draw.choice((2, 8, 4096)),
+            max_tombstones=draw.choice((1, 3, 65_536)),
             require_old_link=draw.random() < 0.2,
         )
         self.endpoint = Endpoint("demo", draw.choice((0, 1, 2, 7)), draw.choice((0, 1, 4)), draw.random() < 0.5, draw.random() < 0.5)
@@ -190,6 +198,8 @@ class World:
         self.sides[self.connector] = Side(self, C, self.connector)
         self.is_healed = False
         self.reconnect_planned = False
+        self.deaths = 0
+        """How many of the next connections die in their first round trip."""
         self.restart(first=True)
         self.connect()
 
@@ -222,6 +232,9 @@ class World:
         ends = Session(C, self.options, link=self.connector), Session(L, self.options, registry=self.registry)
         self.note("the connector connects")
         self.connections.append(Connection(self.clock, self.draw, *ends, self.settle))
+        if self.deaths and not self.is_healed:
+            self.deaths -= 1
+            self.connections[-1].arrivals_left = self.draw.randrange(HANDSHAKE, HANDSHAKE + 4)
 
     def settle(self, session: Session) -> None:
         """What a session tells goes to the application of its link."""
@@ -249,6 +262,8 @@ class World:
 
     def ended(self, session: Session, event: Ended) -> None:
         assert event.fault in ALLOWED_ENDS, f"{session.speaker.name} ended with {event.fault!r}: {event.detail}"
+        if event.how is Ending.CLOSED and not event.here and session.link is not None:
+            session.link.refuse()
         if session.speaker is C and not self.connector.is_over and not self.reconnect_planned:
             self.reconnect_planned = True
             self.clock.after(0.01 if self.is_healed else self.draw.choice((0.0, 0.01, 0.3, 2.0)), self.connect)
@@ -274,6 +289,11 @@ class World:
             session = self.draw.choice([end for one in self.connections for end in one.ends] or [None])
             if session is not None and session.ended is None and session.link is not None and session.link.owner is session:
                 session.ping(self.clock.now)
+        elif choice < 0.16 and self.connections:
+            self.deaths = self.draw.randrange(7)
+            speaker = self.draw.choice((C, L))
+            self.note(f"mutes the {speaker.name.lower()}, and {self.deaths} connections will die early")
+            self.connections[-1].mute(speaker)
         else:
             side = self.draw.choice(list(self.sides.values()))
             if not side.is_gone:

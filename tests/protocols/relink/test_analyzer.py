@@ -75,6 +75,7 @@ ALSO_LIVE = {
     "RESUME_INCONSISTENT": "an acknowledgement that passed the observer may not have arrived",
     "RESUME_UNEXPECTED": "found only once `resume` has passed the observer",
     "TRANSACTIONS_OFF": "found",
+    "RESULT_UNNUMBERED": "after a reconnection, an observer may not know where the next result is (RELINK-28)",
 }
 """On connections that resume a link, a live link may refuse these where an observer cannot know; never the reverse."""
 
@@ -382,7 +383,8 @@ def test_the_order_of_time_does_where_no_two_connections_overlap(seed):
 def test_every_rule_that_can_be_seen_is_broken_somewhere():
     broken = {one.rule for seed in range(24) for session in histories(seed) for one in analyzed(session).findings}
     visible = {fault.name for fault in Fault if fault not in NOT_SEEN}
-    assert visible - broken == {"ID_SIZES_UNKNOWN"}  # the observer of these tests has every handshake
+    # The observer of these tests has every handshake, and no history lasts a minute.
+    assert visible - broken == {"ID_SIZES_UNKNOWN", "PONG_MISSING"}
     assert broken <= visible
 
 

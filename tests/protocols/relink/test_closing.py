@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.protocols.relink.linking import SIX, TX, A, B, post, say
 from tests.protocols.relink.pair import C, L, Pair
 
-from wirelake.errors import LocalProtocolError
+from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols.relink.events import (
     ChannelClosed,
     Ending,
     LinkLost,
     LinkShutdown,
     MessageReceived,
+    MessagesResolved,
     Outcome,
     PeerClosedChannel,
     PeerShutdown,
     TombstonesForgotten,
+    TombstonesRefused,
 )
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.messages import (
@@ -217,9 +221,9 @@ def test_a_run_that_grew_after_the_ping_is_not_proved_by_it():
     assert set(pair.outcomes(C).values()) == {Outcome.COMMITTED}
 
 
-def buried(limit: int | None = 2) -> Pair:
+def buried(**options: Any) -> Pair:
     """A pair whose listener has a tombstone that no pong has proved."""
-    pair = Pair(options=Options(ping_interval=None, ack_delay=0.0, ack_every=1, max_tombstone_tellings=limit))
+    pair = Pair(options=Options(ping_interval=None, ack_delay=0.0, ack_every=1, **options))
     post(pair, 1)
     pair.connector.close(A)
     pair.run()
@@ -228,17 +232,63 @@ def buried(limit: int | None = 2) -> Pair:
     return pair
 
 
+def refuse(pair: Pair) -> None:
+    """The connector closes the connection; then there is another."""
+    listener = pair.link(L)
+    pair.lose()
+    listener.refuse()
+    pair.hear(L)
+    pair.connect(run=True)
+
+
 TOLD = [Received((A,), 0), Consumed((A,), 0), Closed((A,)), Resume()]
 
 
-def test_a_tombstone_restated_twice_without_progress_is_forgotten():
-    """RELINK-22: a peer that ends connections for it has forgotten the channel; the owner hears of it once."""
+@pytest.mark.parametrize("end", [Pair.reconnect, refuse])
+def test_a_tombstone_is_announced_until_a_pong(end):
+    """RELINK-22: however many connections end at it, and whoever ends them."""
     pair = buried()
-    for expected in (TOLD, TOLD, [Resume()], [Resume()]):
-        pair.reconnect()
-        assert pair.packets(L) == expected
-    assert pair.of(L, TombstonesForgotten) == [TombstonesForgotten((A,))]
-    assert pair.link(L).inbox.tombstones == {}
+    for _ in range(12):
+        end(pair)
+        assert pair.packets(L) == TOLD
+    assert pair.of(L, TombstonesForgotten) == []
+    pair.wait(1.0)
+    end(pair)
+    assert pair.packets(L) == [Resume()]
+
+
+def test_the_owner_is_told_once_that_a_peer_closes_connections_at_announcements():
+    """RELINK-22: after five of them, and again only after an announcement that the peer accepted."""
+    pair = buried()
+    pair.reconnect()
+    for number in range(1, 8):
+        pair.reconnect()  # a connection that the network loses does not count
+        refuse(pair)
+        assert pair.of(L, TombstonesRefused) == [TombstonesRefused((A,))] * (number >= 5)
+    pair.wait(1.0)
+    post(pair, 1)
+    pair.connector.close(A)
+    pair.run()
+    pair.link(L).consume(pair.of(L, MessageReceived)[-1], pair.now)
+    pair.run()
+    refuse(pair)
+    assert pair.packets(L) == TOLD
+    for number in range(1, 8):
+        refuse(pair)
+        assert len(pair.of(L, TombstonesRefused)) == 1 + (number >= 5)
+
+
+def test_a_connection_that_ends_at_an_announcement_was_of_no_use():
+    """RELINK-22: so the next one waits longer; also if the peer said something new before it read the announcement."""
+    pair = buried()
+    post(pair, 1, L, B)
+    pair.run()
+    pair.link(C).consume(pair.of(C, MessageReceived)[-1], pair.now)
+    pair.reconnect()
+    assert pair.link(L).state.has_progressed, "the connector has acknowledged B"
+    assert not pair.link(L).has_progressed
+    pair.wait(1.0)
+    assert pair.link(L).has_progressed
 
 
 def test_what_a_peer_repeats_in_a_resume_is_no_progress():
@@ -247,45 +297,94 @@ def test_what_a_peer_repeats_in_a_resume_is_no_progress():
     post(pair, 1, L)
     pair.run()
     pair.consume_all(C)
-    for expected in (TOLD, TOLD, [Resume()]):
+    for _ in range(3):
         pair.reconnect()
-        assert pair.packets(L) == expected
         assert Consumed((A,), 0) in pair.packets(C)
         assert pair.link(L).state.has_progressed is False
 
 
-def test_progress_lets_a_tombstone_be_restated_again():
-    """RELINK-22: a message, an acknowledgement or a pong shows that the peer bears it."""
-
-    def message(pair: Pair) -> None:
-        post(pair, 1, channel=B)
-
-    def acknowledgement(pair: Pair) -> None:
-        post(pair, 1, L, B)
-        pair.run()
-        pair.consume_all(C)
-
-    for progress in (message, acknowledgement):
-        pair = buried()
-        for _ in range(4):
-            pair.reconnect()
-            assert [one for one in pair.packets(L) if A in getattr(one, "ids", ())] == TOLD[:3]
-            progress(pair)
-            pair.run()
-            assert pair.link(L).state.has_progressed
-    pair.ends[L].ping(pair.now)
-    pair.run()
-    assert pair.link(L).inbox.tombstones == {}
-    assert pair.link(L).state.has_progressed
-
-
-def test_tombstones_may_be_kept_whatever_happens():
-    """RELINK-22: without a limit only a pong, or the channel opened again, removes one."""
-    pair = buried(None)
-    for _ in range(5):
-        pair.reconnect()
+def test_a_forgiving_owner_forgets_what_the_peer_closes_connections_for():
+    """RELINK-22: at once, but only if the peer itself closed it, and only what was announced."""
+    pair = buried(tombstones="forgiving")
+    for _ in range(6):
+        pair.reconnect()  # the network loses it
         assert pair.packets(L) == TOLD
     assert pair.of(L, TombstonesForgotten) == []
+    post(pair, 1, channel=B)
+    pair.connector.close(B)
+    pair.run()
+    pair.link(L).consume(pair.of(L, MessageReceived)[-1], pair.now)
+    pair.run()
+    refuse(pair)
+    assert pair.of(L, TombstonesForgotten) == [TombstonesForgotten((A,))]
+    assert pair.packets(L) == [Received((B,), 0), Consumed((B,), 0), Closed((B,)), Resume()]
+    pair.wait(1.0)
+    refuse(pair)
+    assert pair.of(L, TombstonesForgotten) == [TombstonesForgotten((A,))], "nothing was announced"
+    assert pair.of(L, TombstonesRefused) == []
+
+
+def test_a_close_waits_for_a_pong_when_too_many_closed_channels_are_remembered():
+    """RELINK-22, RELINK-24: no tombstone goes to make room for another."""
+    pair = Pair(Endpoint("demo", 2, 2), Options(ping_interval=None, ack_delay=0.0, ack_every=1, max_tombstones=2))
+    ids = [b"%02d" % number for number in range(5)]
+    for channel in ids:
+        post(pair, 1, channel=channel)
+        pair.connector.close(channel)
+    pair.run()
+    pair.consume_all(L)
+    inbox = pair.link(L).inbox
+    assert list(inbox.tombstones) == ids[:2]
+    assert set(inbox.channels) == set(ids[2:])
+    assert len(pair.outcomes(C)) == 5, "consumed does not wait"
+    pair.reconnect()
+    assert [one.ids[0] for one in pair.packets(L) if isinstance(one, Closed)] == ids[:2]
+    assert [one.channel for one in pair.of(C, ChannelClosed)] == ids[:2]
+    for _ in range(3):
+        pair.wait(1.0)
+    assert [one.channel for one in pair.of(C, ChannelClosed)] == ids
+    assert inbox.channels == inbox.tombstones == {}
+
+
+def test_room_for_a_waiting_close_also_comes_when_a_channel_is_opened_again():
+    """RELINK-22: which removes its tombstone."""
+    pair = Pair(options=Options(ping_interval=None, ack_delay=0.0, ack_every=1, max_tombstones=1))
+    for channel in (A, B):
+        post(pair, 1, channel=channel)
+        pair.connector.close(channel)
+    pair.run()
+    pair.consume_all(L)
+    assert [one.channel for one in pair.of(C, ChannelClosed)] == [A]
+    post(pair, 1)
+    pair.run()
+    assert [one.channel for one in pair.of(C, ChannelClosed)] == [A, B]
+    assert list(pair.link(L).inbox.tombstones) == [B]
+
+
+def test_a_sender_remembers_the_channels_that_closed_last():
+    """RELINK-22: A was closed first, opened again and closed last: what is announced of it is not taken for its third life."""
+    pair = Pair(Endpoint("demo", 1, 1), Options(ping_interval=None, ack_delay=0.0, ack_every=1, max_tombstones=2))
+
+    def live(channel: bytes) -> None:
+        post(pair, 1, channel=channel)
+        pair.connector.close(channel)
+        pair.run()
+        pair.link(L).consume(pair.of(L, MessageReceived)[-1], pair.now)
+        pair.run()
+
+    for channel in (A, b"c"):
+        live(channel)
+        pair.wait(1.0)
+    live(A)
+    live(b"d")
+    assert list(pair.link(L).inbox.tombstones) == [A, b"d"]
+    resolved = pair.of(C, MessagesResolved)
+    post(pair, 1)
+    pair.connector.close(A)
+    pair.out(C)  # lost
+    pair.reconnect()
+    assert pair.of(C, MessagesResolved) == resolved, "nothing of the third life was consumed"
+    assert len(pair.of(L, MessageReceived)) == 5
 
 
 def test_a_resume_that_tells_of_closed_channels_is_followed_by_a_ping():
@@ -314,6 +413,12 @@ def test_without_tombstones_nothing_is_repeated():
     pair.connect(run=True)
     assert pair.packets(L) == [Received((B,), 0), Consumed((B,), 0), Closed((B,)), Resume()]
     assert pair.link(L).inbox.tombstones == {}
+
+
+@pytest.mark.parametrize("wrong", [{"tombstones": "forgiven"}, {"max_tombstones": 0}])
+def test_options_that_cannot_be_kept_are_refused(wrong):
+    with pytest.raises(UsageError, match=f"{next(iter(wrong))}=.* is "):
+        Options(**wrong)
 
 
 def test_closing_what_is_not_open():

@@ -49,5 +49,5 @@ def test_the_stories_are_eventful():
         parsed += "\n".join(world.trace)
     for word in ("Resumed(", "LinkLost(", "restarts", "ChannelClosed", "UNCOMMITTED", "ROLLED_BACK", "COMMITTED", "LinkShutdown", "cut"):
         assert word in parsed, word
-    for word in ("replaced=True", "PONG_TIMEOUT", "CLOSED_INSIDE_MESSAGE", "took the link over", "resumed=True"):
+    for word in ("replaced=True", "PONG_TIMEOUT", "CLOSED_INSIDE_MESSAGE", "took the link over", "resumed=True", "mutes the server"):
         assert word in parsed, word

@@ -167,3 +167,37 @@ def test_what_cannot_be_decided(endpoint):
             with pytest.raises(LocalProtocolError) as wrong:
                 act(A, last)
             assert wrong.value.fault is Fault.UNDECIDABLE
+
+
+def test_a_result_without_a_number_after_a_rollback_settles_nothing():
+    """§3.2: it would be about the message that was rolled back, and the committed one would stay unknown for ever."""
+    pair = Pair(TX)
+    post(pair, 2)
+    pair.connector.rollback(A, 0)
+    pair.connector.commit(A, 1)
+    pair.out(C)
+    assert say(pair, C, Committed((A,))) is Fault.RESULT_UNNUMBERED
+    assert pair.outcomes(C) == {}
+
+
+def test_a_result_without_a_number_is_no_better_when_the_rollback_is_consumed():
+    pair = Pair(TX)
+    post(pair, 3)
+    pair.connector.rollback(A, 0)
+    pair.connector.rollback(A, 1)
+    pair.out(C)
+    assert say(pair, C, Consumed((A,), 1)) is None
+    pair.connector.commit(A, 2)
+    pair.out(C)
+    assert say(pair, C, Committed((A,))) is Fault.RESULT_UNNUMBERED
+
+
+def test_a_numbered_result_after_a_rollback_is_about_the_message_it_names():
+    pair = Pair(TX)
+    post(pair, 3)
+    pair.connector.rollback(A, 0)
+    pair.connector.commit(A, 2)
+    pair.out(C)
+    assert say(pair, C, Committed((A,), 1)) is None
+    assert say(pair, C, Uncommitted((A,))) is None
+    assert [pair.outcomes(C)[A, number] for number in range(3)] == [Outcome.ROLLED_BACK, Outcome.COMMITTED, Outcome.UNCOMMITTED]

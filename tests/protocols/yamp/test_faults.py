@@ -141,7 +141,7 @@ LOCAL = {
 
 
 def test_every_fault_can_be_brought_about():
-    assert sorted([*HEARD, *GREETED, *TOLD, *LIVED, *LOCAL]) == sorted(Fault)
+    assert sorted([*HEARD, *GREETED, *TOLD, *LIVED, *LOCAL]) == sorted(set(Fault) - {Fault.PONG_MISSING}), "which only an observer finds"
 
 
 @each("fault", [*HEARD, *GREETED, *TOLD], ids=lambda fault: fault.name)
@@ -155,7 +155,7 @@ def test_what_a_peer_says_is_the_fault_and_is_answered_by_its_rule(fault, size):
     assert (result.ended.fault, result.ended.here) == (fault, True)
     assert result.reason is not None
     assert REASONS.get(fault, result.reason) == result.reason
-    assert result.reason.startswith(fault.rule.reason.partition("{")[0])
+    assert result.reason.startswith(fault.rule.close_reason.partition("{")[0])
     assert len(result.delivered) == (1 if fault is Fault.REQUEST_UID_IN_FLIGHT else 0)
 
 
@@ -173,7 +173,7 @@ def test_calling_code_is_told(fault):
 
 
 def test_no_reason_is_given_for_what_is_tolerated():
-    assert [fault for fault in TOLERATED if fault.rule.reason is not None] == []
+    assert [fault for fault in TOLERATED if fault.rule.close_reason is not None] == []
 
 
 def test_an_unreadable_response_does_not_end_the_session():

@@ -282,8 +282,12 @@ def test_yamp_21_only_a_server_redirects():
     [
         ("http://a:1", "tcp", "not one of"),
         ("file:///etc/passwd", "tcp", "not one of"),
-        ("unix:///run/x", "tcp", "not one of"),
-        ("udp://a:1", "tcp", "not one of"),
+        ("unix:///run/x", "tcp", "of its like"),
+        ("udp://a:1", "unix", "of its like"),
+        ("udp://a", "udp", "port"),
+        ("unix://run/x", "unix", "path"),
+        ("unix:", "unix", "path"),
+        ("quic://a:1", "tcp", "not one of"),
         ("tcp://a", "tcp", "port"),
         ("tcp://a:0", "tcp", "port"),
         ("tcp://:1", "tcp", "host"),
@@ -292,8 +296,6 @@ def test_yamp_21_only_a_server_redirects():
         ("tcp://::1:5000", "tcp", "YAMP-22"),
         ("tcp://[::1:5000", "tcp", "YAMP-22"),
         ("tcp://u:p@a:1", "tcp", "user"),
-        ("tcp://a:1/path", "tcp", "path"),
-        ("tls://a:1/?q", "tcp", "path"),
         ("ws://a:1/x#y", "tcp", "fragment"),
         ("tcp://a:1", "tls", "not encrypted"),
         ("ws://a:1", "wss", "not encrypted"),
@@ -316,6 +318,13 @@ def test_yamp_22_a_redirect_that_may_be_followed_five_times():
         with pytest.raises(RemoteProtocolError, match="5 redirects"):
             follow(url, scheme, MAX_HOPS)
     assert MAX_HOPS == 5
+
+
+def test_yamp_22_a_redirect_of_udp_and_unix_is_followed_to_its_like_and_paths_are_ignored():
+    assert follow("udp://a:1", "udp") == "udp://a:1"
+    assert follow("unix:///run/x", "unix") == "unix:///run/x"
+    assert follow("tcp://a:1/path?q=1", "unix") == "tcp://a:1"
+    assert follow("tls://[::1]:1/", "tls") == "tls://[::1]:1"
 
 
 def test_yamp_23_messages_are_called_what_the_specification_calls_them_in_its_headings():

@@ -94,10 +94,10 @@ def test_hearing_what_is_forbidden_ends_the_session_and_delivers_nothing(state, 
     (ended,) = session.events()
     fault, output = refusal(state, speaker, message), session.output()
     assert (ended, ended.fault, ended.here) == (session.ended, fault, True)
-    if fault.rule.reason is None or (state, speaker.other, Close) not in TRANSITIONS:
+    if fault.rule.close_reason is None or (state, speaker.other, Close) not in TRANSITIONS:
         assert (output, session.state, ended.how) == (b"", state, Ending.CLOSED)
     else:
-        assert decode(output) == Close(fault.rule.reason)
+        assert decode(output) == Close(fault.rule.close_reason)
         assert session.state is TRANSITIONS[state, speaker.other, Close]
         assert ended.how is Ending.CLOSE
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from wirelake.capture.blocks.accounting import Accounting
-from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_COLUMNS, SEGMENT_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place
+from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_COLUMNS, SEGMENT_COLUMNS, SOURCE_SHIFT, Block, Source, Span, place, renamed
 from wirelake.capture.blocks.builder import BlockBuilder
 from wirelake.capture.blocks.flows import view_id
 from wirelake.capture.blocks.from_packets import FlowAssembler
@@ -173,6 +173,10 @@ class Assembly:
         self._flow_assembler.packets(batch.data, table, base)
         if self._builder.size >= BLOCK_BYTES:
             yield from self._blocks()
+
+    def rename(self, names: Mapping[bytes, str]) -> None:
+        """Give sources the paths that they have now, by id."""
+        self._sources[:] = [renamed(source, names) for source in self._sources]
 
     def rest(self) -> Iterator[Block]:
         """Yield what was collected so far; connections continue."""

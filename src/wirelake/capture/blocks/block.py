@@ -13,7 +13,7 @@ A block is a value; its Arrow form is `SCHEMA`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -47,6 +47,7 @@ __all__ = [
     "Unrecognised",
     "from_batch",
     "place",
+    "renamed",
     "source_of",
     "to_batch",
 ]
@@ -86,6 +87,11 @@ class Source(msgspec.Struct, frozen=True, gc=False):
     def capture_observer(self) -> str:
         """Who saw the packets of a capture that nobody named."""
         return self.observer or f"capture-{self.id.hex()}"
+
+
+def renamed(source: Source, names: Mapping[bytes, str]) -> Source:
+    """Return a source with the path that `names` has for its id."""
+    return msgspec.structs.replace(source, path=names.get(source.id, source.path))
 
 
 SOURCE_SHIFT: Final = 48

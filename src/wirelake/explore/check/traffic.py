@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from wirelake import protocols
 from wirelake.explore.check.cases import MOST_PLACES, Case, Suite
 from wirelake.explore.formatting import many
-from wirelake.lake.tables.threats import Threat
+from wirelake.protocols.faults import Severity, Threat
 from wirelake.rulebook.facts import FaultFacts, facts
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ class Concern(StrEnum):
     """What a check may fail on."""
 
     VIOLATIONS = "violations"
+    WARNINGS = "warnings"
     SECURITY = "security"
     INCOMPLETE = "incomplete"
 
@@ -30,6 +31,7 @@ def check_traffic(connection: duckdb.DuckDBPyConnection, concerns: Sequence[Conc
     """Check these concerns, in their order; each is a suite. The connection is one of `Database`."""
     checks: dict[Concern, Callable[[duckdb.DuckDBPyConnection], Suite]] = {
         Concern.VIOLATIONS: _violations,
+        Concern.WARNINGS: _warnings,
         Concern.SECURITY: _security,
         Concern.INCOMPLETE: _incomplete,
     }
@@ -42,7 +44,17 @@ _PLACE: Final = 'lower(hex(session_id)), lower(hex(message_id)), source, "offset
 
 
 def _violations(connection: duckdb.DuckDBPyConnection) -> Suite:
-    """A case for each rule of the protocols that are spoken. A finding of severity `info` is only noted: no specification forbids it."""
+    """A case for each rule of the protocols that are spoken. Other findings are only noted: no specification forbids them."""
+    return _rules(connection, Concern.VIOLATIONS, "severity IS DISTINCT FROM 'warning'")
+
+
+def _warnings(connection: duckdb.DuckDBPyConnection) -> Suite:
+    """A case for each rule that a specification recommends."""
+    return _rules(connection, Concern.WARNINGS, "severity = 'warning'")
+
+
+def _rules(connection: duckdb.DuckDBPyConnection, concern: Concern, about: str) -> Suite:
+    """A case for each rule; `about` is a condition on `violations`. A finding of severity `info` fails nothing."""
     spoken = {
         name for (name,) in connection.execute("SELECT DISTINCT protocol FROM messages UNION SELECT protocol FROM violations").fetchall()
     }
@@ -51,24 +63,25 @@ def _violations(connection: duckdb.DuckDBPyConnection) -> Suite:
         for name in protocols.names()
         if name in spoken
         for fact in facts(name)
+        if (fact.severity == Severity.WARNING.label) == (concern is Concern.WARNINGS)
     }
     broken = connection.execute(
-        "SELECT protocol, rule, any_value(clause), any_value(text), count(*) FILTER (severity <> 'info'),"
-        " count(*) FILTER (severity = 'info') FROM violations GROUP BY protocol, rule ORDER BY protocol, rule"
+        "SELECT protocol, rule, any_value(clause), any_value(text), count(*) FILTER (severity IS DISTINCT FROM 'info'),"
+        f" count(*) FILTER (severity = 'info') FROM violations WHERE {about} GROUP BY protocol, rule ORDER BY protocol, rule"
     ).fetchall()
     for protocol, rule, clause, text, number, noted in broken:
         case = cases.setdefault((protocol, rule), Case(rule, text or rule, clause, protocol))
         case.count, case.skipped = number, None
         if noted:
-            case.notes.append(f"{many(noted, 'finding')} of severity info: no specification forbids them")
+            case.notes.append(f"{many(noted, 'finding')} of severity info: the specification allows them")
     rows = connection.execute(
-        f"SELECT protocol, rule, {_SIDES}, {_PLACE} FROM violations WHERE severity <> 'info'"
+        f"SELECT protocol, rule, {_SIDES}, {_PLACE} FROM violations WHERE {about} AND severity IS DISTINCT FROM 'info'"
         f' QUALIFY row_number() OVER (PARTITION BY protocol, rule ORDER BY ts NULLS LAST, source, "offset") <= {MOST_PLACES:d}'
         ' ORDER BY protocol, rule, ts NULLS LAST, source, "offset"'
     ).fetchall()
     for protocol, rule, side, *place in rows:
         cases[protocol, rule].places.append(_place(*place, by=side))
-    return Suite(Concern.VIOLATIONS, list(cases.values()))
+    return Suite(concern, list(cases.values()))
 
 
 def _skipped(fact: FaultFacts) -> str | None:

@@ -11,9 +11,8 @@ import msgspec
 from wirelake.explore.bytes.read import Frame, Place, SourceGone, read
 from wirelake.explore.diff.operands import Operand
 from wirelake.explore.model import messages
-from wirelake.explore.model.database import DEFAULT_LIMITS, Database
+from wirelake.explore.model.database import Database
 from wirelake.explore.model.messages import Message
-from wirelake.explore.query import QueryLimits
 
 __all__ = ["Field", "MessageDifference", "Range", "compare_messages"]
 
@@ -58,12 +57,16 @@ class MessageDifference(msgspec.Struct):
     notes: list[str]
 
 
-def compare_messages(one: Operand, other: Operand, *, limits: QueryLimits = DEFAULT_LIMITS) -> MessageDifference:
-    """Compare two messages, each by its id. Raises Missing if a lake has no such message."""
+def compare_messages(one: Operand, other: Operand, *, database: Database | None = None) -> MessageDifference:
+    """Compare two messages, each by its id. Raises Missing if a lake has no such message.
+
+    With `database`, both are of its lake, and it is asked.
+    """
     found: list[Message] = []
     with ExitStack() as stack:
         for operand in (one, other):
-            connection = stack.enter_context(stack.enter_context(Database(operand.lake, limits)).connection())
+            asked = database or stack.enter_context(Database(operand.lake))
+            connection = stack.enter_context(asked.connection())
             found.append(messages.one(connection, operand.message or ""))
     a, b = (_fields(message) for message in found)
     names = list(dict.fromkeys([*a, *b]))

@@ -165,14 +165,17 @@ class _Open(NamedTuple):
         return self.rows(f"SELECT {columns}, count(*) FROM {table}", where, f"GROUP BY ALL ORDER BY {order}")
 
 
-def compare(one: Operand, other: Operand, options: DiffOptions | None = None, *, limits: QueryLimits = LIMITS) -> Difference:
-    """Compare the messages of two operands. The result is the same every time."""
+def compare(one: Operand, other: Operand, options: DiffOptions | None = None, *, database: Database | None = None) -> Difference:
+    """Compare the messages of two operands. The result is the same every time.
+
+    With `database`, both are of its lake, and it is asked.
+    """
     options = options or DiffOptions()
     with ExitStack() as stack:
         sides = []
         for operand in (one, other):
-            database = stack.enter_context(Database(operand.lake, limits))
-            sides.append(_Open(stack.enter_context(database.connection()), condition(operand.wanted)))
+            asked = database or stack.enter_context(Database(operand.lake, LIMITS))
+            sides.append(_Open(stack.enter_context(asked.connection()), condition(operand.wanted)))
         return _compared(one, other, sides[0], sides[1], options)
 
 

@@ -19,7 +19,6 @@ from wirelake.explore.dissector.fields import FieldType, fields_of_layout, joine
 from wirelake.explore.dissector.specifics import SPECIFICS, Specifics, Value
 from wirelake.explore.dissector.translate import Translation, UntranslatableError, quoted
 from wirelake.protocols import kernel
-from wirelake.protocols.faults import Severity
 from wirelake.protocols.protocol import AnyProtocol
 from wirelake.protocols.utf8 import utf8
 
@@ -51,7 +50,6 @@ DEFINED: Final = frozenset(
     ]
 )
 """Names in capital letters that every dissector has."""
-_SEVERITIES: Final = {Severity.ERROR: "error", Severity.TOLERATED: "tolerated", Severity.INFO: "info"}
 _NAME: Final = re.compile(r"\b[A-Z][A-Z0-9_]+\b")
 
 
@@ -140,7 +138,7 @@ def _tables(descriptor: AnyProtocol, specifics: Specifics, fields: list[FieldTyp
     name, limits = descriptor.name, descriptor.limits()
     faults = [
         f"  [{fault.value}] = {{name = {quoted(fault.name)}, clause = {quoted(fault.clause)}, text = {quoted(fault.text)},"
-        f" severity = {quoted(_SEVERITIES[fault.severity])}}},"
+        f" severity = {quoted(fault.severity.label)}}},"
         for fault in descriptor.faults
     ]
     unreadable = import_module(f"{descriptor.package}.faults").UNREADABLE
@@ -149,7 +147,9 @@ def _tables(descriptor: AnyProtocol, specifics: Specifics, fields: list[FieldTyp
     experts = (
         ("error", "The specification forbids this", "MALFORMED", "ERROR"),
         ("tolerated", "The specification forbids this, and peers read on", "PROTOCOL", "WARN"),
+        ("warning", "The specification recommends otherwise", "PROTOCOL", "WARN"),
         ("info", "A ruling or limit of Wirelake", "PROTOCOL", "NOTE"),
+        ("more", "Only the beginning is decompressed", "UNDECODED", "WARN"),
     )
     lines = [
         f"local PROTO = Proto({quoted(name)}, {quoted(descriptor.title)})",

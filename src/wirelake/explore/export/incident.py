@@ -31,6 +31,7 @@ from wirelake.rulebook.book import explain_command
 
 if TYPE_CHECKING:
     import duckdb
+from wirelake.lake.tables.severities import GRAVITY
 
 __all__ = ["MOST_MESSAGES", "Comment", "IncidentOptions", "write_html"]
 
@@ -162,7 +163,7 @@ def _rules(connection: duckdb.DuckDBPyConnection, where: Condition) -> Iterator[
     found = connection.execute(
         "SELECT v.protocol, v.rule, v.clause, v.severity, any_value(v.text), count(*) FROM violations v"
         f" WHERE {broken.sql} GROUP BY v.protocol, v.rule, v.clause, v.severity"
-        " ORDER BY CASE v.severity WHEN 'error' THEN 0 WHEN 'tolerated' THEN 1 ELSE 2 END, count(*) DESC, v.protocol, v.rule",
+        f" ORDER BY {GRAVITY}, count(*) DESC, v.protocol, v.rule",
         list(broken.values),
     ).fetchall()
     if not found:

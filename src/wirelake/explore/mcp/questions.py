@@ -1,11 +1,10 @@
-"""Questions: the tools that an agent may call. Each only reads, and its answer is bounded.
+"""Questions: the tools that an agent may call. Each only reads; the server bounds what it answers.
 
 Their docstrings, and the descriptions of their arguments, are what an agent reads about them.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -15,19 +14,17 @@ from wirelake.explore.bytes.dissect import layers
 from wirelake.explore.bytes.read import Place, SourceGone, read
 from wirelake.explore.filters import FIELDS, parse
 from wirelake.explore.model import findings, messages, sessions
+from wirelake.explore.model.bounds import scalars
 from wirelake.explore.model.database import Database
 from wirelake.explore.model.rows import excerpt, plain
-from wirelake.explore.query import stream
 from wirelake.lake.tables.catalog import TABLES
 
-__all__ = ["CELL_CHARACTERS", "MOST_BYTES", "MOST_ROWS", "Questions"]
+__all__ = ["MOST_BYTES", "MOST_ROWS", "Questions"]
 
 MOST_ROWS: Final = 500
 """Rows of one answer at most."""
 FEW_ROWS: Final = 50
 """Rows of one answer, unless the caller asks for others."""
-CELL_CHARACTERS: Final = 2_000
-"""Characters of one value of an answer to SQL."""
 BODY_BYTES: Final = 4_096
 """Bytes of a body that the answer about a message has."""
 MOST_BYTES: Final = 4_096
@@ -47,8 +44,7 @@ FilterText = Annotated[str, Field(description=_FILTER)]
 class Questions:
     """Answers questions about one lake, of which it always reads the newest commit."""
 
-    def __init__(self, lake: Path, database: Database) -> None:
-        self._lake = lake
+    def __init__(self, database: Database) -> None:
         self._database = database
 
     def search(
@@ -68,7 +64,7 @@ class Questions:
         with self._database.connection() as connection:
             page = messages.search(connection, wanted, after=place, limit=limit, newest_first=newest_first)
             total = messages.count(connection, wanted)
-        return {"total": total, "rows": _plain(page.rows), "after": page.after}
+        return {"total": total, "after": page.after, "rows": _plain(page.rows)}
 
     def session(
         self,
@@ -158,22 +154,14 @@ class Questions:
         limit: Limit = FEW_ROWS,
     ) -> dict[str, Any]:
         """Answer SQL over the tables of the lake. It reads nothing else: no files, no network. `DESCRIBE messages` lists columns."""
-        with stream(self._lake, statement, limit=limit + 1, seen=self._database.snapshot(), limits=self._database.limits) as answer:
-            names = answer.schema.names
-            rows = [list(row) for batch in answer for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
-        return {"columns": names, "rows": [[_cell(value) for value in row] for row in rows[:limit]], "is_cut": len(rows) > limit}
+        with self._database.stream(statement, limit=limit + 1) as answer:
+            rows = list(scalars(answer))
+        return {"columns": answer.schema.names, "is_cut": len(rows) > limit, "rows": rows[:limit]}
 
 
 def _plain(value: Any) -> Any:
     """Structs as objects that JSON has."""
     return plain(msgspec.to_builtins(value, builtin_types=(bytes,)))
-
-
-def _cell(value: Any) -> Any:
-    """A value of an answer to SQL; a long one is cut."""
-    value = plain(value[:CELL_CHARACTERS] if isinstance(value, (str, bytes)) else value)
-    text = value if isinstance(value, str) else ""
-    return text[:CELL_CHARACTERS] if text else value
 
 
 def _explained(rule: findings.Rule) -> dict[str, Any]:

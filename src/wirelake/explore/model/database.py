@@ -11,14 +11,17 @@ from contextlib import ExitStack, contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Final, Self
 
+from msgspec.structs import replace
+
 from wirelake.explore.file_filters import SCANNED
 from wirelake.explore.model.narrowing import Narrowing
 from wirelake.explore.model.windows import spans_sql
-from wirelake.explore.query import QueryLimits, has_many_files, opened, planning, time_limit
+from wirelake.explore.query import QueryLimits, answer, has_many_files, opened, planning, time_limit, with_text_ids
 from wirelake.lake.store import snapshot
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from wirelake.lake.store.snapshot import Snapshot
 
@@ -26,6 +29,8 @@ __all__ = ["DEFAULT_LIMITS", "Database"]
 
 DEFAULT_LIMITS: Final = QueryLimits(seconds=20, megabytes=512)
 """Limits of a question, unless the caller has others."""
+_PLANNING_SHARE: Final = 8
+"""Questions are planned in this part of the memory: no table has rows there, but constants are computed."""
 
 _ENDS: Final = """
 CREATE TABLE {name} AS
@@ -59,13 +64,14 @@ class _Opened:
         self.readers = 0
         self.is_replaced = False
         self._stack = ExitStack()
-        self.connection = self._stack.enter_context(opened(seen.lake, seen, limits=limits))
+        memory = -(-limits.megabytes // _PLANNING_SHARE) if has_many_files(seen) else 0
+        self.connection = self._stack.enter_context(opened(seen.lake, seen, limits=replace(limits, megabytes=limits.megabytes - memory)))
         self.connection.execute(_ADDRESS)
         self.connection.execute(_ENDS.format(name="ends"))
         self.narrowing: Narrowing | None = None
         # Planning knows no views of views: where several observers saw the same, questions read all files.
         if has_many_files(seen) and not self._has_others():
-            plans = self._stack.enter_context(planning(limits=limits))
+            plans = self._stack.enter_context(planning(replace(limits, megabytes=memory)))
             plans.execute(_ADDRESS)
             plans.execute(_ENDS.format(name=f"{SCANNED}.ends"))
             plans.execute(f"CREATE VIEW ends AS FROM {SCANNED}.ends")
@@ -113,12 +119,25 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[tuple[duckdb.DuckDBPyConnection, int]]:
         """Give such a connection, and the number of its snapshot."""
+        with self._cursor() as (current, cursor):
+            yield cursor if current.narrowing is None else current.narrowing.reader(cursor), current.seen.number
+
+    @contextmanager
+    def stream(self, sql: str, *, limit: int = 0) -> Iterator[pa.RecordBatchReader]:
+        """Answer one statement of SQL, as `wirelake.explore.query.stream` does, within the limits of this database."""
+        with self._cursor() as (current, cursor):
+            if current.narrowing is not None:
+                current.narrowing.narrow(cursor, sql, self.limits.seconds)
+            yield answer(with_text_ids(cursor), sql, limit)
+
+    @contextmanager
+    def _cursor(self) -> Iterator[tuple[_Opened, duckdb.DuckDBPyConnection]]:
         with self._lock:
             current = self._renew()
             current.readers += 1
         try:
             with current.connection.cursor() as cursor, time_limit(cursor, self.limits.seconds):
-                yield cursor if current.narrowing is None else current.narrowing.reader(cursor), current.seen.number
+                yield current, cursor
         finally:
             with self._lock:
                 current.readers -= 1

@@ -11,6 +11,7 @@ from wirelake.rulebook.book import Entry, book
 
 if TYPE_CHECKING:
     import duckdb
+from wirelake.lake.tables.severities import GRAVITY
 
 __all__ = [
     "FINDING_ROWS",
@@ -112,7 +113,7 @@ def rules(connection: duckdb.DuckDBPyConnection) -> list[Rule]:
         "SELECT protocol, rule, clause, severity, origin, any_value(text), count(*), count(DISTINCT session_id),"
         " count(*) FILTER (ended_session), epoch_us(min(ts)), epoch_us(max(ts)) FROM violations"
         " GROUP BY protocol, rule, clause, severity, origin"
-        " ORDER BY CASE severity WHEN 'error' THEN 0 WHEN 'tolerated' THEN 1 ELSE 2 END, count(*) DESC, protocol, rule",
+        f" ORDER BY {GRAVITY}, count(*) DESC, protocol, rule",
     )
 
 

@@ -17,6 +17,7 @@ from wirelake.explore.query import every_view
 
 if TYPE_CHECKING:
     import duckdb
+from wirelake.lake.tables.severities import GRAVITY
 
 __all__ = ["PAGE_ROWS", "Answer", "Line", "Message", "Page", "Place", "by_ids", "count", "lines", "one", "search"]
 
@@ -68,7 +69,7 @@ class Line(msgspec.Struct, omit_defaults=True):
     rules: list[str] = []
     """Broken rules: `CLAUSE NAME`."""
     severity: str | None = None
-    """The gravest of them: `error`, `tolerated` or `info`."""
+    """The gravest of them: `error`, `tolerated`, `warning` or `info`."""
     answer: str | None = None
     """The status of the exchange: of an answer, or `unanswered` of a request."""
     latency_us: int | None = None
@@ -136,7 +137,6 @@ class Message(msgspec.Struct):
     next: str | None
 
 
-_SEVERITIES: Final = "CASE severity WHEN 'error' THEN 0 WHEN 'tolerated' THEN 1 ELSE 2 END"
 _KEYS: Final = "SELECT m.message_id, epoch_us(m.ts) FROM messages m WHERE {where} ORDER BY {order} LIMIT {limit:d} OFFSET {offset:d}"
 """The messages of a page. It reads only the columns of the condition and of the order, and most of them only in part."""
 _LINES: Final = f"""
@@ -147,7 +147,7 @@ WITH page AS MATERIALIZED (
     FROM messages m
     WHERE m.message_id IN (SELECT unnest($ids::BLOB[])) AND {{seen}}
 ), broken AS (
-    SELECT message_id, list(concat_ws(' ', clause, rule)) AS rules, arg_min(severity, {_SEVERITIES}) AS severity
+    SELECT message_id, list(concat_ws(' ', clause, rule)) AS rules, arg_min(severity, {GRAVITY}) AS severity
     FROM violations WHERE message_id IN (SELECT message_id FROM page) GROUP BY message_id
 ), answers AS (
     SELECT response_message_id, min(latency_us) AS latency_us, any_value(status) AS status, min(request_message_id) AS request
@@ -353,7 +353,7 @@ def _exchanges(connection: duckdb.DuckDBPyConnection, message_id: bytes) -> list
 
 def _violations(connection: duckdb.DuckDBPyConnection, message_id: bytes) -> list[Broken]:
     rows = connection.execute(
-        "SELECT rule, clause, severity, origin, text, ended_session FROM violations WHERE message_id = ? ORDER BY severity, rule",
+        f"SELECT rule, clause, severity, origin, text, ended_session FROM violations WHERE message_id = ? ORDER BY {GRAVITY}, rule",
         [message_id],
     ).fetchall()
     return [Broken(*row) for row in rows]

@@ -7,18 +7,20 @@ view of a table, and has fewer files. It is replaced when the next question need
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow.parquet as pq
 
 from wirelake.explore.file_filters import Scans, scans
+from wirelake.explore.query import needed, text_columns, time_limit, with_text_ids
 from wirelake.lake.tables.catalog import table as table_named
 
 if TYPE_CHECKING:
     import duckdb
 
     from wirelake.lake.store.snapshot import Snapshot
+    from wirelake.lake.tables.schema import Table
 
 __all__ = ["Narrowing"]
 
@@ -39,6 +41,12 @@ class Narrowing:
         """Return a connection that plans each question before it runs."""
         return cast("duckdb.DuckDBPyConnection", _Reader(cursor, self))
 
+    def narrow(self, cursor: duckdb.DuckDBPyConnection, sql: str, seconds: float) -> None:
+        """Narrow the tables of a statement over the views that have ids as text."""
+        with self._plans.cursor() as plans, time_limit(plans, seconds):
+            found = needed(with_text_ids(plans), sql) or {}
+        _Reader(cursor, self, text_columns).narrow(found)
+
     def plan(self, sql: str, values: Values) -> Scans:
         """Return the conditions of a question's scans; of no table if it cannot be planned."""
         with self._lock, self._plans.cursor() as cursor:
@@ -48,17 +56,22 @@ class Narrowing:
 class _Reader:
     """A connection of DuckDB whose `execute` narrows the tables of a question first."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, narrowing: Narrowing) -> None:
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, narrowing: Narrowing, columns: Callable[[Table], str] = lambda _: "*") -> None:
         self._cursor = cursor
         self._narrowing = narrowing
+        self._columns = columns
         self._narrow: dict[str, tuple[str, ...]] = {}
         """Table -> the files of its temporary view."""
 
     def execute(self, sql: str, values: Values = ()) -> duckdb.DuckDBPyConnection:
-        for name, condition in self._narrowing.plan(sql, values).items():
+        self.narrow(self._narrowing.plan(sql, values))
+        return self._cursor.execute(sql, values or None)
+
+    def narrow(self, found: Scans) -> None:
+        """Let each table that is scanned have only files that may have rows of its condition."""
+        for name, condition in found.items():
             if name in self._narrowing.sizes:
                 self._read(name, tuple(map(str, self._narrowing.seen.matching(name, condition))))
-        return self._cursor.execute(sql, values or None)
 
     def _read(self, name: str, files: tuple[str, ...]) -> None:
         """Let the table have only these files, or all."""
@@ -72,7 +85,7 @@ class _Reader:
         shown = files or tuple(map(str, self._narrowing.seen.files(name)[:1]))  # a view needs one, to have columns
         listed = ", ".join("'" + path.replace("'", "''") + "'" for path in shown)
         rows = f"read_parquet([{listed}], hive_partitioning = false){'' if files else ' WHERE false'}"
-        self._cursor.execute(f'CREATE TEMP VIEW "{name}" AS FROM {rows}')
+        self._cursor.execute(f'CREATE TEMP VIEW "{name}" AS SELECT {self._columns(table_named(name))} FROM {rows}')
         self._narrow[name] = files
 
     def _has_columns(self, name: str, first: tuple[str, ...]) -> bool:

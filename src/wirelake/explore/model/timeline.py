@@ -12,6 +12,7 @@ from wirelake.explore.model.windows import bounds, has_untimed
 
 if TYPE_CHECKING:
     import duckdb
+from wirelake.lake.tables.severities import FORBIDDEN
 
 __all__ = ["BUCKETS", "Histogram", "histogram"]
 
@@ -48,7 +49,7 @@ class Histogram(msgspec.Struct):
     errors: list[int]
     """Messages that report an error, or break a rule by themselves, in each bar."""
     violations: list[int]
-    """Broken rules in each bar, without those of severity `info`; whatever the filter is."""
+    """Broken rules in each bar, those that a specification forbids; whatever the filter is."""
     untimed: int = 0
     """Messages without a time that the filter lets through."""
 
@@ -117,7 +118,7 @@ def _counted(connection: duckdb.DuckDBPyConnection, wanted: Filter, begin: int, 
         errors[bar] += wrong
     broken = connection.execute(
         "SELECT (epoch_us(ts) - ?) // ? AS bar, count(*) FROM violations"
-        " WHERE severity <> 'info' AND ts BETWEEN make_timestamptz(?) AND make_timestamptz(?) GROUP BY ALL",
+        f" WHERE {FORBIDDEN} AND ts BETWEEN make_timestamptz(?) AND make_timestamptz(?) GROUP BY ALL",
         [start, width, begin, end],
     )
     for bar, found in broken.fetchall():

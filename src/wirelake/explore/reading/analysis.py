@@ -36,6 +36,7 @@ from wirelake.lake.gold.fold.seen import analyzer_of, connection_events, seen_me
 from wirelake.lake.tables import connections, messages, quarantine, unrecognised
 from wirelake.protocols import analyzer as analysis
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, Finding, SeenMessage, SessionAnalyzer
+from wirelake.protocols.faults import VIOLATIONS
 from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.protocol import SessionKind
 
@@ -348,8 +349,8 @@ class Analysis:
     def _violation(self, session: _Session, session_id: bytes, finding: Finding, message: Message | None) -> Violation:
         faults = protocols.get(session.protocol).faults.__members__
         rule = faults.get(finding.rule)
-        severity = "error" if rule is None else rule.severity.name.lower()
-        self._counter.violations += severity != "info"
+        severity = "error" if rule is None else rule.severity.label
+        self._counter.violations += severity in VIOLATIONS
         is_its = message is not None and finding.message_id == message.message_id
         ends = message.ends if message is not None else session.ends
         return Violation(
@@ -366,6 +367,7 @@ class Analysis:
             finding.length,
             ends,
             message if is_its else None,
+            finding.detail,
             None if finding.message_id is None else self._numbers.get(finding.message_id),
         )
 

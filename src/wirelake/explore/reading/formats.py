@@ -136,12 +136,13 @@ def _whole_text(message: Message) -> str:
 
 
 def _violation_text(broken: Violation) -> str:
-    word = "note" if broken.severity == "info" else "violation"
+    word = {"info": "note", "warning": "warning"}.get(broken.severity, "violation")
     clause = f" {broken.clause}" if broken.clause else ""
     where = f"at {broken.number}" if broken.number is not None else f"at byte {broken.offset:,} of {broken.source}"
     by = f" by {broken.culprit}" if broken.by is not None else ""
     when = "" if broken.message is not None else f" {timestamp(broken.ts) or '-'}"
-    return visible(f"{_INDENT}!{when} {word}: {broken.protocol}{clause} {broken.rule} ({broken.severity}){by} {where}: {broken.text}")
+    said = f"{broken.text}; {broken.detail}" if broken.detail else broken.text
+    return visible(f"{_INDENT}!{when} {word}: {broken.protocol}{clause} {broken.rule} ({broken.severity}){by} {where}: {said}")
 
 
 def _unanswered_text(waits: Unanswered) -> str:
@@ -263,6 +264,7 @@ def _other_json(record: Violation | Unanswered | Unreadable | Unrecognised) -> M
             "clause": record.clause,
             "severity": record.severity,
             "text": record.text,
+            "detail": record.detail,
             "by": record.by,
             "client": record.ends.client,
             "server": record.ends.server,

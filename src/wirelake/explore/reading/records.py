@@ -174,7 +174,7 @@ class Violation(msgspec.Struct, gc=False):
     rule: str
     clause: str | None
     severity: str
-    """`error`, `tolerated`, or `info` for what the specification allows."""
+    """See `Severity`: `warning` and `info` are no violations."""
     text: str
     ts: int
     protocol: str
@@ -187,6 +187,8 @@ class Violation(msgspec.Struct, gc=False):
     ends: Ends = NOWHERE
     message: Message | None = None
     """The message that broke it, if that is the one just read."""
+    detail: str | None = None
+    """What was measured, such as how long an answer took."""
     number: int | None = None
     """The number of the message that broke it; None for bytes that are no message, and for what is missing."""
 

@@ -7,16 +7,17 @@ import logging
 import threading
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
 import jinja2
 import msgspec
+from anyio import CapacityLimiter, to_thread
+from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
@@ -27,10 +28,11 @@ from wirelake.errors import InputMissing, QueryError, UsageError, WirelakeError
 from wirelake.explore import formatting
 from wirelake.explore.comments import MARKS, MAX_CHARACTERS
 from wirelake.explore.filters import FIELDS
+from wirelake.explore.markup import visible
 from wirelake.explore.model.database import DEFAULT_LIMITS, Database
 from wirelake.explore.query import QueryLimits
+from wirelake.explore.visit import Visit
 from wirelake.explore.web import pages
-from wirelake.explore.web.answers import Visit
 from wirelake.explore.web.comment_pages import MAX_FORM_BYTES, ForeignForm, write_comment
 from wirelake.explore.web.explorer import Explorer, View
 from wirelake.explore.web.export_pages import FileView, write_export
@@ -50,19 +52,25 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     """Every request must carry it; None only on loopback."""
     limits: QueryLimits = DEFAULT_LIMITS
+    """Half of the memory is for pages, the other half for SQL and comparisons."""
+    request_seconds: float = 10.0
+    """Seconds that a connection has to send a whole request; 0: no limit."""
+    most_sql: int = 4
+    """Statements of SQL, and comparisons, that run at the same time. Others wait, so that pages are answered meanwhile."""
 
 
 def create(lake: str | PathLike[str], options: WebOptions | None = None, ready: Callable[[], object] = lambda: None) -> Starlette:
     """Make the application for a lake; `ready` is called when the lake is open."""
     options = options or WebOptions()
-    database = Database(lake, options.limits)
-    explorer = Explorer(lake, database)
+    half = msgspec.structs.replace(options.limits, megabytes=-(-options.limits.megabytes // 2))
+    explorer = Explorer(lake, Database(lake, half), Database(lake, half))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         visit = Visit()
         early = threading.Thread(target=visit.run, args=(lambda: pages.prepare(explorer),), daemon=True)
-        with database:
+        with explorer.database, ExitStack() as closing:
+            closing.push(explorer.costly)  # opened when it is asked
             early.start()
             for name in environment.list_templates():
                 environment.get_template(name)
@@ -76,10 +84,12 @@ def create(lake: str | PathLike[str], options: WebOptions | None = None, ready: 
     environment = _environment(explorer)
     twins = {("/index" if path == "/" else path): handler for path, handler in (pages.DATA | pages.ROUTES).items()}
     routes: list[BaseRoute] = [Mount("/static", StaticFiles(directory=_HERE / "static"), name="static")]
-    routes += [Route("/export", _exporting(explorer, environment))]
+    routes += [Route("/export", _exporting(explorer, environment, CapacityLimiter(1)))]  # each has memory of its own
     routes += [Route("/comments", _writing(explorer, environment), methods=["POST"])]
-    routes += [Route(f"{path}.json", _as_json(explorer, handler)) for path, handler in twins.items()]
-    routes += [Route(path, _as_page(explorer, handler, environment)) for path, handler in pages.ROUTES.items()]
+    costly = CapacityLimiter(options.most_sql)
+    few = {path: costly if path in pages.COSTLY else None for path in twins}
+    routes += [Route(f"{path}.json", _as_json(explorer, handler, few[path])) for path, handler in twins.items()]
+    routes += [Route(path, _as_page(explorer, handler, environment, few.get(path))) for path, handler in pages.ROUTES.items()]
     app = Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guard, host=options.host, token=options.token)])
     app.add_exception_handler(404, _not_found(environment))
     return app
@@ -92,6 +102,7 @@ def _environment(explorer: Explorer) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
     environment.filters |= {
         "count": formatting.count,
@@ -102,6 +113,7 @@ def _environment(explorer: Explorer) -> jinja2.Environment:
         "many": formatting.many,
         "percent": formatting.percent,
         "name": lambda path: Path(path).name,
+        "exact": escape,  # what a form sends again; all other text is for people
     }
     environment.globals |= {"lake": explorer.name, "version": __version__, "filter_fields": FIELDS, "navigation": pages.NAVIGATION}
     environment.globals |= {"secret": explorer.secret, "marks": MARKS, "most_characters": MAX_CHARACTERS}
@@ -137,8 +149,8 @@ def _failed(status: int, title: str, error: Exception) -> View:
     return View("error.html", {"error": str(error), "title": title}, status=status)
 
 
-async def _visited(make: Callable[[], Response], request: Request) -> Response:
-    """Answer in a thread; if the reader leaves before, end the questions that are asked."""
+async def _visited(make: Callable[[], Response], request: Request, few: CapacityLimiter | None) -> Response:
+    """Answer in a thread, of which there may be few; if the reader leaves before, or the server ends, end the questions that are asked."""
     visit = Visit()
 
     async def watch() -> None:
@@ -149,29 +161,30 @@ async def _visited(make: Callable[[], Response], request: Request) -> Response:
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(watch())
         try:
-            return await run_in_threadpool(visit.run, make)
+            return await to_thread.run_sync(visit.run, make, limiter=few)
         finally:
             watching.cancel()
+            visit.leave()
 
 
-def _as_json(explorer: Explorer, handler: Handler) -> Endpoint:
+def _as_json(explorer: Explorer, handler: Handler, few: CapacityLimiter | None) -> Endpoint:
     def answer(request: Request) -> Response:
         view = _answered(explorer, handler, request)
         return Response(msgspec.json.encode(view.data), view.status, media_type="application/json")
 
     async def endpoint(request: Request) -> Response:
-        return await _visited(lambda: answer(request), request)
+        return await _visited(lambda: answer(request), request, few)
 
     return endpoint
 
 
-def _as_page(explorer: Explorer, handler: Handler, environment: jinja2.Environment) -> Endpoint:
+def _as_page(explorer: Explorer, handler: Handler, environment: jinja2.Environment, few: CapacityLimiter | None) -> Endpoint:
     def answer(request: Request) -> Response:
         view = _answered(explorer, handler, request)
         return HTMLResponse(_rendered(environment, request, view), view.status)
 
     async def endpoint(request: Request) -> Response:
-        return await _visited(lambda: answer(request), request)
+        return await _visited(lambda: answer(request), request, few)
 
     return endpoint
 
@@ -186,7 +199,7 @@ def _writing(explorer: Explorer, environment: jinja2.Environment) -> Endpoint:
             if len(body) > MAX_FORM_BYTES:
                 return Response(f"a form has at most {MAX_FORM_BYTES} bytes", 413, media_type="text/plain")
         form = dict(urllib.parse.parse_qsl(bytes(body).decode(errors="replace"), keep_blank_values=True))
-        view = await run_in_threadpool(_guarded, lambda: View("", write_comment(explorer, form)), request)
+        view = await to_thread.run_sync(_guarded, lambda: View("", write_comment(explorer, form)), request)
         if "application/json" in request.headers.get("accept", ""):
             data = view.data if view.template else view.data[1]
             return Response(msgspec.json.encode(data), view.status, media_type="application/json")
@@ -197,7 +210,7 @@ def _writing(explorer: Explorer, environment: jinja2.Environment) -> Endpoint:
     return endpoint
 
 
-def _exporting(explorer: Explorer, environment: jinja2.Environment) -> Endpoint:
+def _exporting(explorer: Explorer, environment: jinja2.Environment, few: CapacityLimiter) -> Endpoint:
     """Send a selection as a file, or a page that says why not."""
 
     def answer(request: Request) -> Response:
@@ -214,7 +227,7 @@ def _exporting(explorer: Explorer, environment: jinja2.Environment) -> Endpoint:
         return FileResponse(file.path, filename=file.name, media_type=file.media_type, background=BackgroundTask(file.path.unlink))
 
     async def endpoint(request: Request) -> Response:
-        return await run_in_threadpool(answer, request)
+        return await _visited(lambda: answer(request), request, few)
 
     return endpoint
 

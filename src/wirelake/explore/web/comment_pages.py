@@ -40,7 +40,7 @@ def list_comments(explorer: Explorer, request: Request) -> View:
     del request
     notes = explorer.comments.read()
     remarks: list[Remark] = []
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         lines = {line.id: line for line in messages.by_ids(connection, list(notes.message))}
         found = {session.id: session for session in sessions.by_ids(connection, list(notes.session))}
     for target, note in notes.message.items():
@@ -83,7 +83,7 @@ def _check(explorer: Explorer, about: About, target: str, action: str) -> None:
     """Raise Missing for what the lake does not have, unless there is a note about it to remove."""
     if action == "delete" or explorer.comments.note(about, target) is not NO_NOTE:
         return
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         found: list[Any] = (messages if about is About.MESSAGE else sessions).by_ids(connection, [target])
     if not found:
         raise InputMissing(f"the lake has no {about} {target[:80]}")

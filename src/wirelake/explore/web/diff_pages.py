@@ -46,13 +46,12 @@ def show_diff(explorer: Explorer, request: Request) -> View:
     one, other = _operand(explorer, a), _operand(explorer, b)
     if (one.message is None) != (other.message is None):
         raise UsageError("compare a message with a message: write both sides as message:ID")
-    limits = explorer.database.limits
     found: MessageDifference | Difference
     if one.message is not None:
-        found = explorer.cached("diff", a, b, make=lambda _: compare_messages(one, other, limits=limits))
+        found = explorer.cached("diff", a, b, make=lambda _: compare_messages(one, other, database=explorer.costly))
         more["ids"] = (one.message, other.message)
         return View("diff.html", {"kind": "messages", "difference": found}, more)
-    found = explorer.cached("diff", a, b, int(one.wanted.now), make=lambda _: compare(one, other, limits=limits))
+    found = explorer.cached("diff", a, b, int(one.wanted.now), make=lambda _: compare(one, other, database=explorer.costly))
     return View("diff.html", {"kind": "selections", "difference": found}, more)
 
 
@@ -66,7 +65,7 @@ def _suggestions(explorer: Explorer, text: str) -> list[Suggestion]:
     """Sides that people often compare this one with."""
     operand = _operand(explorer, text)
     if operand.message is not None:
-        with explorer.answers.connection() as connection:
+        with explorer.database.connection() as connection:
             found = messages.one(connection, operand.message)
         near = {"the message before it": found.previous, "the message after it": found.next}
         for one in found.exchanges[:1]:

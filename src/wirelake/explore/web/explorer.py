@@ -39,10 +39,12 @@ class View(NamedTuple):
 class Explorer:
     """A lake that is being explored."""
 
-    def __init__(self, lake: str | PathLike[str], database: Database) -> None:
+    def __init__(self, lake: str | PathLike[str], database: Database, costly: Database) -> None:
         self.path = lake
         self.name = "/".join(Path(lake).resolve().parts[-2:]).lstrip("/") if "://" not in str(lake) else str(lake)
         self.database = database
+        self.costly = costly
+        """The same lake, with memory of its own: for questions that take as much as the reader asks for."""
         self.comments = Comments(lake)
         self.secret = secrets.token_urlsafe(16)
         """Forms of our pages have it; another site cannot read it. New for every server."""

@@ -80,6 +80,8 @@ class Guard:
     def _refusal(self, request: Request) -> Response | None:
         """The response to a request that is not answered; None if it is."""
         headers = request.headers
+        if wrong := next((name for name in ("host", "origin") if not _is_address(name, headers.get(name, ""))), None):
+            return PlainTextResponse(f"The header {wrong} has no host and port that can be read.", 400)
         is_writing = request.method == "POST" and request.url.path in WRITABLE
         if request.method not in _METHODS and not is_writing:
             return PlainTextResponse("This server only reads: use GET.", 405, {"allow": ", ".join(_METHODS)})
@@ -107,6 +109,14 @@ class Guard:
         if _is_equal(request.cookies.get(COOKIE, ""), token) or (scheme.lower() == "bearer" and _is_equal(bearer, token)):
             return None
         return PlainTextResponse("Open this page with ?token=… from the server's token file.", 401, {"www-authenticate": "Bearer"})
+
+
+def _is_address(header: str, text: str) -> bool:
+    """Whether a header can be read as a host and a port, or as an address with both."""
+    try:
+        return (urlsplit(f"//{text}" if header == "host" else text).port or 1) > 0
+    except ValueError:  # half an IPv6 address, or a port that is no number
+        return False
 
 
 def _is_foreign(headers: Headers, *, allows_visit: bool) -> bool:

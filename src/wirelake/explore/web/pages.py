@@ -16,8 +16,7 @@ from wirelake.explore.bytes.read import Place, SourceGone, read
 from wirelake.explore.comments import About
 from wirelake.explore.filters import Filter, parse
 from wirelake.explore.model import exchanges, findings, messages, observers, overview, sessions, timeline
-from wirelake.explore.model.rows import plain
-from wirelake.explore.query import stream
+from wirelake.explore.model.bounds import Bounds, Copy, scalars
 from wirelake.explore.web import drawings
 from wirelake.explore.web.comment_pages import list_comments
 from wirelake.explore.web.diff_pages import show_diff
@@ -27,7 +26,7 @@ from wirelake.explore.web.export_pages import list_exports, menu
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["DATA", "NAVIGATION", "ROUTES", "prepare"]
+__all__ = ["COSTLY", "DATA", "NAVIGATION", "ROUTES", "prepare"]
 
 MAX_PAGE: Final = 1000
 """Rows of a page at most."""
@@ -37,8 +36,8 @@ SEARCH_SECONDS: Final = 0.8
 """Seconds after which a list gets the messages that were found so far; it asks for more by itself."""
 SQL_ROWS: Final = 1000
 """Rows of an answer to SQL."""
-CELL_CHARACTERS: Final = 2000
-"""Characters of a cell of an answer to SQL."""
+SQL_BOUNDS: Final = Bounds(characters=4_000_000, value_characters=2_000, notes=5)
+"""The largest answer to SQL."""
 SHOWN_BYTES: Final = 1 << 20
 """Bytes of a layer that a page gets."""
 TRANSCRIPT_ROWS: Final = 300
@@ -161,7 +160,7 @@ class Bytes(msgspec.Struct):
 
 def show_message(explorer: Explorer, request: Request) -> View:
     """One message: its fields and its bytes."""
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         found = messages.one(connection, request.path_params["id"])
     line, gone, frame = found.line, None, None
     try:
@@ -190,7 +189,7 @@ def list_sessions(explorer: Explorer, request: Request) -> View:
     order = choice(request, "order", tuple(sessions.ORDERS))
     offset = number(request, "offset", 0, most=MAX_OFFSET)
     limit = number(request, "limit", sessions.SESSION_ROWS, most=MAX_PAGE, least=1)
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         rows = sessions.search(connection, protocol=request.query_params.get("protocol"), order=order, limit=limit + 1, offset=offset)
     explorer.annotate(About.SESSION, rows)
     more = {"orders": tuple(sessions.ORDERS), "order": order, "offset": offset, "limit": limit, "has_more": len(rows) > limit}
@@ -200,7 +199,7 @@ def list_sessions(explorer: Explorer, request: Request) -> View:
 def show_session(explorer: Explorer, request: Request) -> View:
     """One session: the page around its ladder, or its transcript."""
     view = choice(request, "view", ("ladder", "transcript"))
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         session = sessions.find(connection, request.path_params["id"])
         data = {"session": session, "observers": observers.compared(connection, session)} | explorer.note(About.SESSION, session.id)
         explorer.annotate(About.SESSION, [session])
@@ -220,7 +219,7 @@ def show_ladder(explorer: Explorer, request: Request) -> View:
     """A window of a session, for its ladder."""
     first = number(request, "first", 0, most=MAX_OFFSET)
     limit = number(request, "limit", sessions.LADDER_ROWS, most=sessions.LADDER_ROWS, least=1)
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         found = sessions.ladder(connection, request.path_params["id"], first=first, limit=limit)
     explorer.annotate(About.MESSAGE, found.rows)
     explorer.annotate(About.SESSION, [found.session])
@@ -233,7 +232,7 @@ def list_exchanges(explorer: Explorer, request: Request) -> View:
     offset = number(request, "offset", 0, most=MAX_OFFSET)
     limit = number(request, "limit", exchanges.EXCHANGE_ROWS, most=MAX_PAGE, least=1)
     status, chosen = request.query_params.get("status"), wanted(request)
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         rows = exchanges.search(connection, chosen, status=status, order=order, limit=limit + 1, offset=offset)
     counts = explorer.cached("exchanges", make=exchanges.counts)
     more = {"order": order, "orders": tuple(exchanges.ORDERS), "offset": offset, "limit": limit, "has_more": len(rows) > limit}
@@ -255,7 +254,7 @@ def list_violations(explorer: Explorer, request: Request) -> View:
     """Broken rules: all rules, or the places where one was broken."""
     rule, protocol = request.query_params.get("rule"), request.query_params.get("protocol")
     offset = number(request, "offset", 0, most=MAX_OFFSET)
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         rules = findings.rules(connection)
         rows = findings.violations(connection, rule=rule, protocol=protocol, limit=findings.FINDING_ROWS + 1, offset=offset)
     more = {
@@ -274,7 +273,7 @@ def list_security(explorer: Explorer, request: Request) -> View:
     """Security findings."""
     threat = request.query_params.get("threat")
     offset = number(request, "offset", 0, most=MAX_OFFSET)
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         rows = findings.security(connection, threat=threat, limit=findings.FINDING_ROWS + 1, offset=offset)
     counts = explorer.cached("threats", make=findings.threats)
     more = {"threat": threat, "offset": offset, "limit": findings.FINDING_ROWS, "has_more": len(rows) > findings.FINDING_ROWS}
@@ -284,7 +283,7 @@ def list_security(explorer: Explorer, request: Request) -> View:
 def list_quarantine(explorer: Explorer, request: Request) -> View:
     """Bytes that are no message."""
     offset = number(request, "offset", 0, most=MAX_OFFSET)
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         rows = findings.quarantine(connection, limit=findings.FINDING_ROWS + 1, offset=offset)
     shown = [msgspec.structs.asdict(row) | {"raw": row.raw.hex()} for row in rows[: findings.FINDING_ROWS]]
     more = {"offset": offset, "limit": findings.FINDING_ROWS, "has_more": len(rows) > findings.FINDING_ROWS}
@@ -294,7 +293,7 @@ def list_quarantine(explorer: Explorer, request: Request) -> View:
 def list_files(explorer: Explorer, request: Request) -> View:
     """Files, and what their bytes are."""
     offset = number(request, "offset", 0, most=MAX_OFFSET)
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         rows = overview.sources(connection, limit=overview.SOURCE_ROWS + 1, offset=offset)
     shown = rows[: overview.SOURCE_ROWS]
     more = {"bars": {row.id: drawings.shares(row.bytes, row.size) for row in shown}, "categories": drawings.CATEGORIES}
@@ -303,7 +302,7 @@ def list_files(explorer: Explorer, request: Request) -> View:
 
 def show_file(explorer: Explorer, request: Request) -> View:
     """The ledger of one file."""
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         source, parts = overview.source(connection, request.path_params["id"])
     more = {"bar": drawings.shares(source.bytes, source.size), "categories": drawings.CATEGORIES}
     return View("file.html", {"source": source, "parts": parts}, more | {"ranges": drawings.ranges(parts, source.size)})
@@ -312,14 +311,14 @@ def show_file(explorer: Explorer, request: Request) -> View:
 def list_runs(explorer: Explorer, request: Request) -> View:
     """The log of runs."""
     del request
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         return View("runs.html", {"rows": overview.runs(connection)})
 
 
 def show_topology(explorer: Explorer, request: Request) -> View:
     """Which peers exchange messages."""
     del request
-    with explorer.answers.connection() as connection:
+    with explorer.database.connection() as connection:
         edges = overview.topology(connection)
     return View("topology.html", {"edges": edges}, {"graph": drawings.graph(edges)})
 
@@ -329,28 +328,21 @@ def show_sql(explorer: Explorer, request: Request) -> View:
     sql = request.query_params.get("sql", "").strip()
     from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415 - brings Delta Lake
 
-    data: dict[str, Any] = {"sql": sql, "names": [], "rows": [], "is_cut": False, "seconds": 0.0, "error": None}
+    data: dict[str, Any] = {"sql": sql, "names": [], "rows": [], "is_cut": False, "left_out": [], "seconds": 0.0, "error": None}
     tables = {name: list(table.schema.names) for name, table in TABLES.items()}
     if sql:
         begin = time.perf_counter()
         try:
-            with stream(
-                explorer.path, sql, limit=SQL_ROWS + 1, seen=explorer.database.snapshot(), limits=explorer.database.limits
-            ) as answer:
+            with explorer.costly.stream(sql, limit=SQL_ROWS + 1) as answer:
                 data["names"] = answer.schema.names
-                rows = [list(row) for batch in answer for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+                rows = list(scalars(answer))
         except QueryError as error:
             return View("sql.html", data | {"error": str(error)}, {"tables": tables, "chart": None}, status=400)
-        data["rows"] = [[_cell(value) for value in row] for row in rows[:SQL_ROWS]]
+        copy = Copy(SQL_BOUNDS)
+        data["rows"] = copy.of(rows[:SQL_ROWS], "rows")
+        data["left_out"] = copy.notes
         data["is_cut"], data["seconds"] = len(rows) > SQL_ROWS, round(time.perf_counter() - begin, 3)
     return View("sql.html", data, {"tables": tables, "chart": drawings.chart(data["names"], data["rows"])})
-
-
-def _cell(value: Any) -> Any:
-    """A value of an answer to SQL; long ones are cut."""
-    if isinstance(value, bytes | str):
-        value = value[:CELL_CHARACTERS]
-    return plain(value)
 
 
 def show_state(explorer: Explorer, request: Request) -> View:
@@ -387,3 +379,6 @@ ROUTES: Final = {
     "/comments": list_comments,
 }
 """Path -> handler. Each has a `.json` twin."""
+
+COSTLY: Final = frozenset({"/sql", "/diff"})
+"""Paths whose answers take as much time as the reader asks for: few of them run at the same time."""

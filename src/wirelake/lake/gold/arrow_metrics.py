@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from wirelake.lake.gold.grouping import Groups, Integers, group, micros, numbers, ranks
 from wirelake.lake.tables.metrics import KEYS, TABLE
 from wirelake.lake.tables.schema import TIME
+from wirelake.protocols.faults import VIOLATIONS
 
 __all__ = ["COUNT", "metrics_of", "sums_of"]
 
@@ -100,8 +101,8 @@ def _counts(rows: pa.Table) -> Integers:
 
 
 def _is_counted(severity: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whether a finding is a violation: the specification allows those of severity `info`."""
-    return pc.fill_null(pc.not_equal(severity.cast(pa.string()), "info"), True)
+    """Whether a finding is a violation: the specification forbids it. A rule that is not known counts."""
+    return pc.or_(pc.is_null(severity), pc.is_in(severity.cast(pa.string()), value_set=pa.array(VIOLATIONS)))
 
 
 def _minutes(times: pa.ChunkedArray) -> pa.ChunkedArray:

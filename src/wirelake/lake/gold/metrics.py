@@ -15,6 +15,7 @@ from wirelake.lake.gold.incremental.minute_index import minute
 from wirelake.lake.tables import exchanges as exchanges_table
 from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.metrics import KEYS, TABLE
+from wirelake.lake.tables.severities import FORBIDDEN
 
 __all__ = ["COLUMNS", "INPUTS", "TABLE", "TOLD", "build"]
 
@@ -53,7 +54,7 @@ def build(minute_index: DataFrame, exchanges: DataFrame, violations: DataFrame, 
         )
     )
     broken = (
-        violations.where("ts IS NOT NULL AND severity IS DISTINCT FROM 'info'")
+        violations.where(f"ts IS NOT NULL AND {FORBIDDEN}")
         .groupBy(minute("ts").alias("minute"), "protocol")
         .agg(sql.count("*").alias("violations"))
         .withColumn("subject", sql.lit(None).cast("string"))

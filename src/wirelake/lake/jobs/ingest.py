@@ -24,7 +24,7 @@ from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.gold.incremental import refresh
 from wirelake.lake.jobs import sink
-from wirelake.lake.session.errors import translated
+from wirelake.lake.session.errors import one_line_if_full, translated
 from wirelake.lake.session.settings import is_local
 from wirelake.lake.session.start import activate, is_connect, suited
 from wirelake.lake.sources import failures, intake, warm_up
@@ -196,7 +196,7 @@ def run_job(
 ) -> IngestResult:
     """Run one job on a lake: recover, plan, decode, build, publish. It is one row of the table `runs`."""
     started = time.monotonic()
-    with journal.locked(root), run_log.recorded(root, kind) as run, ExitStack() as stack:
+    with journal.locked(root), one_line_if_full(root), run_log.recorded(root, kind) as run, ExitStack() as stack:
         run.inputs = inputs
         settings.hold(root, late_seconds)
         with run.stage("recover"):

@@ -5,30 +5,14 @@ Pure data, from the protocols' faults.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final
 
 from wirelake import protocols
-from wirelake.errors import FaultLike
+from wirelake.protocols.faults import Faults
 
-__all__ = ["FAULTS", "Judged", "rules"]
+__all__ = ["FAULTS", "rules", "threats"]
 
-
-class Judged(FaultLike, Protocol):
-    """A fault of a protocol, as far as the lake uses it."""
-
-    @property
-    def severity(self) -> IntEnum: ...
-
-    @property
-    def origin(self) -> str: ...
-
-    @property
-    def is_tolerated(self) -> bool: ...
-
-
-FAULTS: Final[dict[str, Iterable[Judged]]] = {name: protocols.get(name).faults for name in protocols.names()}
+FAULTS: Final[dict[str, type[Faults]]] = {name: protocols.get(name).faults for name in protocols.names()}
 """Protocol -> every rule that can be broken."""
 
 
@@ -37,11 +21,21 @@ def rules() -> dict[str, dict[str, str | bool]]:
     return {
         f"{protocol}/{fault.name}": {
             "clause": fault.clause,
-            "severity": fault.severity.name.lower(),
+            "severity": fault.severity.label,
             "origin": str(fault.origin),
             "text": fault.text,
             "ends": not fault.is_tolerated,
         }
         for protocol, faults in FAULTS.items()
         for fault in faults
+    }
+
+
+def threats() -> dict[str, str]:
+    """Return `protocol/rule` -> threat, for every rule that is one."""
+    return {
+        f"{protocol}/{fault.name}": fault.rule.threat.value
+        for protocol, faults in FAULTS.items()
+        for fault in faults
+        if fault.rule.threat is not None
     }

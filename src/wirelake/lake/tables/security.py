@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from wirelake.lake.tables.schema import CONNECTION, SESSION, TIME, Table, column
-from wirelake.lake.tables.threats import Threat
+from wirelake.protocols.faults import Threat
 
 __all__ = ["TABLE", "Threat"]
 

@@ -2,8 +2,8 @@
 
 Told by the protocols' analyzers (`gold/fold`).
 
-A finding is a violation only if the specification forbids it. What only a ruling or a limit of this implementation forbids has severity
-`info`, and no count includes it.
+A finding is a violation only if the specification forbids it. What the specification recommends otherwise has severity `warning`. What
+only a ruling or a limit of this implementation forbids has severity `info`. No count of violations includes these two.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ TABLE: Final = Table(
             column(
                 "severity",
                 pa.string(),
-                "`error`: a session ends on it; `tolerated`: peers read on; `info`: not a violation, the specification allows it.",
+                "`error`: a session ends on it; `tolerated`: peers read on. These are no violations:"
+                " `warning`, the specification recommends otherwise; `info`, the specification allows it.",
             ),
             column(
                 "origin",
@@ -43,6 +44,7 @@ TABLE: Final = Table(
                 "Origin of the rule: `text`, the specification; or only this implementation: `ruling`, `limit` or `local` state.",
             ),
             column("text", pa.string(), "The rule as one sentence."),
+            column("detail", pa.string(), "What was measured, such as how long an answer took; null for most rules."),
             column(
                 "ended_session", pa.bool_(), "Whether the session ended on it: only close, error or confirmation messages came after it."
             ),
@@ -53,5 +55,5 @@ TABLE: Final = Table(
             column("is_primary", pa.bool_(), "Whether it counts in sums: `is_primary` of its session."),
         ]
     ),
-    "One row per rule and place. Severity `info` marks findings that the specification allows.",
+    "One row per rule and place. Severities `warning` and `info` mark findings that the specification does not forbid.",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import secrets
 import ssl
 import time
@@ -13,13 +14,13 @@ from typing import Final, cast
 
 from wirelake.errors import UsageError, WirelakeError
 from wirelake.peers.admission import ServerLimits
-from wirelake.peers.backoff import Backoff
+from wirelake.peers.backoff import Backoff, BackoffTimer
 from wirelake.peers.client import Client
 from wirelake.peers.live_peer import StreamPeer
 from wirelake.peers.relink.link import Link
 from wirelake.peers.relink.options import Options
 from wirelake.peers.server import Server
-from wirelake.protocols.relink.events import Ended, MessageReceived, Opened, SessionEvent
+from wirelake.protocols.relink.events import Ended, Ending, MessageReceived, Opened, SessionEvent
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link.core import LinkCore as Core
 from wirelake.protocols.relink.link.registry import Registry
@@ -35,6 +36,9 @@ log = logging.getLogger("wirelake.relink")
 
 _MESSAGES: Final = {MessageReceived}
 """The types of events, if all of them are messages."""
+
+REFUSED_SHARE: Final = 0.8
+"""RELINK-25: the least part of its back-off that a connector waits after a connection that ended at an announcement."""
 
 LinkHandler = Callable[[Link], Awaitable[None]]
 """What a listener does with a link; when it returns, the link is shut down."""
@@ -55,8 +59,8 @@ class Connection(StreamPeer[Session, Opened, Ended, Fault]):
 
     @property
     def has_progressed(self) -> bool:
-        """The peer sent something new after the handshake, or answered a ping: see `LinkState.progress`."""
-        return self.session.link is not None and self.session.link.state.has_progressed
+        """See `LinkCore.has_progressed`."""
+        return self.session.link is not None and self.session.link.has_progressed
 
     @property
     def held(self) -> int:
@@ -93,6 +97,9 @@ class Connection(StreamPeer[Session, Opened, Ended, Fault]):
         if isinstance(event, Ended):
             if self._link is not None:
                 self._link.detach(self)
+                if self._opened.done() and not event.here and event.how is Ending.CLOSED and not self._driver.is_broken:
+                    self._link.core.refuse()
+                    self._link.drain()
             self._end(event)
             self._on_end()
 
@@ -119,6 +126,7 @@ class Connector:
             tls=tls,
             reconnect=reconnect,
             connect_timeout=connect_timeout,
+            backoff=None if reconnect is None else BackoffTimer(reconnect, self._wait),
             again=lambda: not self._core.is_over,
             on_give_up=self._give_up,
         )
@@ -137,6 +145,10 @@ class Connector:
                     self._link.abandon()
         finally:
             await self._client.__aexit__(kind, error, trace)
+
+    def _wait(self, least: float, most: float) -> float:
+        """RELINK-22: a peer that ends connections at the announcement of closed channels gets no short waits, only some jitter."""
+        return random.uniform(REFUSED_SHARE * most if self._core.inbox.is_announcing else least, most)  # noqa: S311 - jitter, no secret
 
     def _give_up(self) -> None:
         """Without further connections the link cannot continue: every unresolved message gets its outcome."""

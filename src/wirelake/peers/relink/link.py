@@ -27,9 +27,11 @@ from wirelake.protocols.relink.events import (
     Ponged,
     SessionEvent,
     TombstonesForgotten,
+    TombstonesRefused,
 )
 from wirelake.protocols.relink.faults import Fault
 from wirelake.protocols.relink.link.core import LinkCore as Core
+from wirelake.protocols.relink.link.inbox import REFUSALS
 from wirelake.protocols.relink.options import Endpoint
 from wirelake.protocols.relink.session import Session
 
@@ -92,6 +94,7 @@ class Link:
             LinkLost: self._on_lost,
             LinkShutdown: self._on_shutdown,
             TombstonesForgotten: self._on_forgotten,
+            TombstonesRefused: self._on_refused,
             PeerShutdown: self._on_peer_shutdown,
             Ponged: self._on_pong,
             Noticed: self._on_noticed,
@@ -209,7 +212,7 @@ class Link:
         except TimeoutError:
             self.abandon()
             return False
-        return self.lost is None or not self.lost.unresolved
+        return self.lost is None or self.lost.replaced or not self.lost.unresolved
 
     def abandon(self) -> None:
         """Give the link up at once: what is unresolved stays so."""
@@ -393,8 +396,15 @@ class Link:
             self._end()
 
     def _on_forgotten(self, event: TombstonesForgotten) -> None:
-        text = "link %d: the peer ends connections that tell of closed channels: %d of them are forgotten (RELINK-22)"
+        text = "link %d: the peer closes connections that announce closed channels: %d of them are forgotten (RELINK-22)"
         log.warning(text, self.core.id, len(event.channels))
+
+    def _on_refused(self, event: TombstonesRefused) -> None:
+        log.warning(
+            "link %d: the peer closed %d connections right after %d closed channels were announced (RELINK-22). If it never accepts that, "
+            'use Options(tombstones="forgiving") for this peer; messages on a channel whose closing was lost may then arrive twice',
+            *(self.core.id, REFUSALS, len(event.channels)),
+        )
 
     def _on_shutdown(self, _: LinkShutdown) -> None:
         self._end()

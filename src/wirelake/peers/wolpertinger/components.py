@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 
 from wirelake.errors import UsageError
-from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int32, Int64, UInt64, to_datetime
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, Int32, Int64, UInt64, native, to_datetime
 from wirelake.protocols.wolpertinger.options import HIGHEST_TRUST, Method
 
 __all__ = ["Declared", "Misfit", "Offer", "declared", "method", "methods_of", "name_of", "offers", "unfit"]
@@ -179,7 +179,7 @@ def _fitter(kind: Any) -> Fitter:
     """What makes a parameter as an annotation wants it: exactly that type; `int` takes all whole numbers."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind in (Any, object):
-        return lambda value: value
+        return native
     if origin in (typing.Union, types.UnionType):
         return _either(kind, [_fitter(one) for one in inner])
     if (origin or kind) in (list, tuple):

@@ -12,6 +12,7 @@ from wirelake.peers.driver import Driver
 from wirelake.protocols.wolpertinger.events import CallDone, CallFailed, CallReturned, Failure
 from wirelake.protocols.wolpertinger.faults import Fault
 from wirelake.protocols.wolpertinger.layer2.calls import error_name
+from wirelake.protocols.wolpertinger.layer2.values import native
 from wirelake.protocols.wolpertinger.session import Session
 
 __all__ = ["OutgoingCalls"]
@@ -44,12 +45,14 @@ class OutgoingCalls:
                 await driver.ready()
             if session.ended is not None:
                 raise session.ended.reason()
-            call_id = session.call(component, name, parameters, self._loop.time(), returns=returns, timeout=timeout)
+            now = self._loop.time()
+            call_id = session.call(component, name, parameters, now, returns=returns, timeout=timeout)
+            driver.note_request(now)
             outcome: asyncio.Future[Any] = self._loop.create_future()
             self._waiting[call_id] = component, name, outcome
             driver.wake()
             try:
-                return await outcome
+                return native(await outcome)
             except asyncio.CancelledError:
                 self._waiting.pop(call_id, None)
                 session.cancel(call_id)
@@ -99,6 +102,8 @@ class OutgoingCalls:
                 self._session.ended.reason() if event.why is Failure.ENDED and self._session.ended else _ENDINGS[event.why](name, event)
             )
             outcome.exception()  # retrieved, so that asyncio does not warn if no task awaits it
+        if event.why in (Failure.TIMEOUT, Failure.UNDELIVERED):
+            self._driver.note_timeout()
 
 
 def _error(name: str, event: CallFailed) -> WirelakeError:

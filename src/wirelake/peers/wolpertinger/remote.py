@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from wirelake.peers.wolpertinger.components import Declared, unfit
-from wirelake.protocols.wolpertinger.layer2.values import DateTime, to_datetime
+from wirelake.protocols.wolpertinger.layer2.values import DateTime, from_datetime, to_datetime
 
 __all__ = ["Remote", "RemoteMethod", "TypedRemote"]
 
@@ -73,6 +73,8 @@ class TypedRemote:
             sent = [unfit(given, kind) for given, kind in zip(parameters, declared.kinds, strict=False)]
             sent += parameters[len(sent) :]  # too many: the peer says so
             value = await self._call(self._component, declared.name, sent, returns=declared.returns, timeout=timeout)
-            return to_datetime(value) if declared.kind is datetime and type(value) is DateTime else value
+            if declared.kind is datetime and type(value) is DateTime:
+                return to_datetime(value)
+            return from_datetime(value) if declared.kind is DateTime and type(value) is datetime else value
 
         return call

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -59,8 +59,6 @@ __all__ = [
     "fan_out",
     "serve",
 ]
-
-_FOLLOWED: Final = ("tcp", "tls", "ws", "wss")
 
 
 class YampServer(Server[Peer]):
@@ -122,7 +120,7 @@ def serve(
     chosen = _serving(options, service)
 
     async def listen(target: Target, context: ssl.SSLContext | None, accepted: Callable[[reach.Arrival], None]) -> reach.Listener:
-        return await reach.listen(target, context, accepted, lambda data: screen(chosen, data))
+        return await reach.listen(target, context, accepted, lambda data: screen(chosen, data), chosen.origins)
 
     return YampServer(
         target, lambda stream: Peer(Speaker.SERVER, stream, chosen), tls=for_server(target, tls), limits=limits, listen=listen
@@ -137,7 +135,7 @@ def _serving(options: Options | None, service: Service | None) -> Options:
 
 def _follow(may_follow: Callable[[Target], bool] | None, url: str, target: Target, hops: int) -> Target:
     """YAMP-22: where a redirect leads, if it may be followed."""
-    found = parse(follow(url, target.scheme, hops), DEFAULT_PORT, _FOLLOWED)
+    found = parse(follow(url, target.scheme, hops), DEFAULT_PORT, SCHEMES)
     if may_follow is not None and not may_follow(found):
         raise RemoteProtocolError(Fault.REDIRECT_REFUSED, f"{url!r}: the application does not want to go there")
     return found

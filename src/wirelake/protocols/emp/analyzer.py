@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.analyzer import NO_TIME, SeenMessage, Timeouts
+from wirelake.protocols.analyzer import NO_TIME, SeenMessage, Timeouts, delay
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.messages import VERSION
 from wirelake.protocols.emp.options import DEFAULT_OPTIONS
@@ -94,6 +94,8 @@ class Analyzer(PairingAnalyzer):
         if self.first_said == NO_TIME:
             self.first_said = message.ts
         self.last_said = message.ts
+        if self.unanswered_pings:
+            self._heard(message, Fault.PONG_MISSING.name)
         if name in _PARTING:
             self._parts(message)
         else:
@@ -128,6 +130,11 @@ class Analyzer(PairingAnalyzer):
                 self._judge_pong(ping, None)
         PairingAnalyzer.end(self)
 
+    @property
+    def may_pair(self) -> bool:
+        """See `PairingAnalyzer`. While a side never answered a ping, each of its messages counts (EMP-32)."""
+        return not self.unanswered_pings
+
     def correlated(self, stretch: Stretch) -> Correlated:
         """See `PairingAnalyzer`."""
         is_request = stretch.flags("request")
@@ -135,7 +142,9 @@ class Analyzer(PairingAnalyzer):
         is_about = ~stretch.is_null("request") & ~stretch.is_null("request_id") & stretch.is_null("fault")
         kind = is_about * (is_plain * (is_request * REQUEST + ~is_request * ANSWER) + ~is_plain * OTHER)
         ids = stretch.ids("request_id")
-        return Correlated(kind, stretch.flags("to_server") == is_request, ids.codes, ids.find)
+        names, words = stretch.codes("type_name")
+        pings = names == words.index("ping") if "ping" in words and len(self.pong_judged) < 2 else None
+        return Correlated(kind, stretch.flags("to_server") == is_request, ids.codes, ids.find, pings)
 
     def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:
         """See `PairingAnalyzer`."""
@@ -172,6 +181,7 @@ class Analyzer(PairingAnalyzer):
 
     def _pings(self, message: Seen) -> None:
         """EMP-31: no ping before the pong to the last."""
+        self._pinged(message)
         waits = self.client_waits if message.to_server else self.server_waits
         if waits:
             self._found(Fault.PING_OVERLAPPING.name, message, needs_whole=True)
@@ -183,6 +193,7 @@ class Analyzer(PairingAnalyzer):
 
     def _pongs(self, message: Seen) -> None:
         """EMP-30: no pong without a ping."""
+        self._ponged(message)
         waits = self.server_waits if message.to_server else self.client_waits
         if not waits:
             self._found(Fault.PONG_UNSOLICITED.name, message, needs_whole=True)
@@ -206,4 +217,4 @@ class Analyzer(PairingAnalyzer):
         """EMP-32: the pong is due in time, later by what was carried since the ping."""
         due = ping.message.ts + _PONG_MICROS + (self.carried - ping.carried) * _MICROS_A_BYTE
         if _PONG_MICROS and self._went_by(due, ponged):
-            self._missed(Fault.PONG_TIMEOUT.name, ping.message, due)
+            self._missed(Fault.PONG_TIMEOUT.name, ping.message, due, detail=delay(ping.message.ts, ponged))

@@ -36,6 +36,11 @@ class Options(Limits, frozen=True, kw_only=True):
 
     After that, our hello is sent by the text.
     """
+    answers_other_versions: bool = False
+    """EMP-27: answer a hello of another version with error 3, and not by closing alone.
+
+    The text asks a newer peer to send its highest version, and a side that does not support it to close.
+    """
     ping_interval: float | None = 10.0
     """EMP-32: how long after the last pong the next ping is sent."""
     pong_timeout: float | None = 10.0

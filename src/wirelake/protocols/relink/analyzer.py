@@ -128,6 +128,8 @@ class Analyzer(SessionAnalyzer):
             self.first_said = ts
         if ts > self.last_word and name not in _NO_WORDS:
             self.last_word = ts
+        if self.unanswered_pings:
+            self._heard(message, Fault.PONG_MISSING.name)
         wire = self.wires.get(message.connection_id)
         if wire is None:
             if self.has_forgotten and name not in _HANDSHAKE:
@@ -182,6 +184,7 @@ class Analyzer(SessionAnalyzer):
         if wire.began is None and name not in ("ping", "pong", "nop"):
             wire.began = message
         if name == "ping":
+            self._pinged(message)
             if to_server:
                 wire.client_pings += 1
             else:
@@ -261,6 +264,7 @@ class Analyzer(SessionAnalyzer):
 
     def _pongs(self, message: Seen, wire: Wire) -> None:
         """RELINK-25: one pong per ping; every connection starts again."""
+        self._ponged(message)
         waits = wire.server_pings if message.to_server else wire.client_pings
         if not waits:
             self._found(Fault.PONG_UNSOLICITED.name, message, needs_whole=True)

@@ -30,6 +30,7 @@ _TOO_MUCH: Final = Fault.ACKNOWLEDGED_TOO_MUCH.name
 _UNASKED: Final = Fault.CLOSED_UNASKED.name
 _EARLY: Final = Fault.SPOKE_BEFORE_RESUME.name
 _CLOSING: Final = Fault.CHANNEL_CLOSING.name
+_UNNUMBERED: Final = Fault.RESULT_UNNUMBERED.name
 _SHUT: Final = Fault.CHANNEL_AFTER_SHUTDOWN.name
 _DECIDED: Final = Fault.DECIDED_TOO_MUCH.name
 UNKNOWN: Final = Fault.CHANNEL_UNKNOWN.name
@@ -175,6 +176,8 @@ class Channel(msgspec.Struct, array_like=True):
             if self.consumed is not None and reach < self.consumed:
                 return False
         elif cursor == RESULT:
+            if sequence is None and self.deliveries.is_rolled_back(reach):
+                return False
             if not self.is_taken_up and reach > self.most[0] + self.nexts[0] and reach > self.most[1] + self.nexts[1]:
                 return False
         elif sequence is None:
@@ -238,6 +241,8 @@ class Channel(msgspec.Struct, array_like=True):
         elif cursor == CLOSED:
             if not ends or (closing == _NONE and circumstances.is_known and not self.close_seen):
                 rule = _UNASKED if is_open else UNKNOWN
+        elif cursor == RESULT and sequence is None and reach is not None and self.deliveries.is_rolled_back(reach):
+            rule = _UNNUMBERED  # §3.2
         elif not is_vague and self._is_beyond(cursor, before, named, reach, sent):
             rule = _TOO_MUCH
         if cursor == CLOSE and is_open:

@@ -89,6 +89,8 @@ class Deliveries(msgspec.Struct, array_like=True):
     """How far each acknowledgement and decision has come."""
     covered: list[int] = msgspec.field(default_factory=lambda: [-1, -1, -1, -1])
     """How far messages have got them: never beyond what was sent."""
+    rolled_back: list[int] = msgspec.field(default_factory=lambda: [0, -1])
+    """The last run of messages that were rolled back and are resolved: its first and last."""
     is_open: bool = False
     """Its sender has sent a message, and has not closed it since."""
     is_over: bool = False
@@ -103,6 +105,13 @@ class Deliveries(msgspec.Struct, array_like=True):
         """Whether nothing has to be remembered."""
         return not self.unresolved and not self.reports
 
+    def is_rolled_back(self, number: int) -> bool:
+        """Whether this message was rolled back, as far as that is remembered."""
+        waiting = self.unresolved.get(number)
+        if waiting is not None:
+            return waiting.decision == _ROLLBACK
+        return self.rolled_back[0] <= number <= self.rolled_back[1]
+
     def send(self, number: int, part: Part) -> list[Delivery] | None:
         """A message, or its repetition. Returns what is forgotten: messages of the channel before, or the oldest of too many."""
         forgotten = None
@@ -110,7 +119,7 @@ class Deliveries(msgspec.Struct, array_like=True):
             if self.unresolved:
                 forgotten, self.unresolved = list(self.unresolved.values()), {}
             self.highest, self.is_over = -1, False
-            self.cursors, self.covered = [-1, -1, -1, -1], [-1, -1, -1, -1]
+            self.cursors, self.covered, self.rolled_back = [-1, -1, -1, -1], [-1, -1, -1, -1], [0, -1]
         self.is_open = True
         unresolved = self.unresolved
         if number > self.highest:
@@ -149,6 +158,9 @@ class Deliveries(msgspec.Struct, array_like=True):
                 found.consumed = part
         for found in coming:
             del unresolved[found.number]
+            if found.decision == _ROLLBACK:
+                first, last = self.rolled_back
+                self.rolled_back = [first if last == found.number - 1 else found.number, found.number]
         return coming
 
     def report(self, cursor: int, number: int | None, word: str, part: Part) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "Resumed",
     "SessionEvent",
     "TombstonesForgotten",
+    "TombstonesRefused",
     "Unresolved",
 ]
 
@@ -143,9 +144,18 @@ class LinkLost(msgspec.Struct, frozen=True):
 
 
 class TombstonesForgotten(msgspec.Struct, frozen=True):
-    """RELINK-22: closed channels of the peer that are not restated any more.
+    """RELINK-22: closed channels of the peer that are not announced any more, because the peer closed the connection at it.
 
-    Every connection ended there without progress.
+    Only with `tombstones="forgiving"`. If their `closed` was lost, their messages arrive again.
+    """
+
+    channels: tuple[bytes, ...]
+
+
+class TombstonesRefused(msgspec.Struct, frozen=True):
+    """RELINK-22: the peer closed several connections right after closed channels were announced.
+
+    They are announced again all the same. A peer that never accepts it needs `tombstones="forgiving"`.
     """
 
     channels: tuple[bytes, ...]
@@ -176,6 +186,7 @@ SessionEvent = (
     | LinkShutdown
     | LinkLost
     | TombstonesForgotten
+    | TombstonesRefused
     | Noticed
     | Ended
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
+from wirelake.errors import UsageError
 from wirelake.protocols.relink.limits import Limits, PacketLimits
 from wirelake.protocols.relink.messages import HandshakeFlag
 from wirelake.protocols.relink.state_machine import Speaker
@@ -93,19 +94,14 @@ class Options(PacketLimits, frozen=True, kw_only=True):
     """RELINK-18: how many consumed messages of a busy channel are acknowledged at once."""
     barrier_delay: float = 1.0
     """RELINK-22: how long after a closed or a result to ping, so that it can be forgotten."""
-    tombstones: bool = True
-    """RELINK-22: repeat what was closed after a reconnection.
+    tombstones: bool | Literal["forgiving"] = True
+    """RELINK-22: announce after a reconnection which channels were closed, until a pong shows that the peer knows.
 
-    Off for peers that end the connection for it; what was sent on a channel whose closing was lost may then arrive twice.
+    Some peers end the connection for it. `"forgiving"` forgets channels whose announcement such a peer answers by closing the connection.
+    False announces nothing. With either, messages on a channel whose closing was lost may arrive twice.
     """
     max_tombstones: int = 65_536
-    """RELINK-22: closed channels that are remembered; the oldest is forgotten first."""
-    max_tombstone_tellings: int | None = 2
-    """RELINK-22: successive connections that may end without progress after announcing a closed channel.
-
-    The channel is forgotten then. None: never. A forgotten channel whose closing was lost, with all its acknowledgements, is sent again by
-    its sender.
-    """
+    """RELINK-22: closed channels that are remembered, at least 1. With so many, an answer to `close` waits for a pong."""
     require_old_link: bool = False
     """RELINK-10: a connector that has a link wants that one or none."""
     max_strikes: int = 3
@@ -116,6 +112,12 @@ class Options(PacketLimits, frozen=True, kw_only=True):
     """RELINK-24: links a listener has for each endpoint."""
     max_links_per_remote: int = 1000
     """RELINK-33: links a listener has for each remote host."""
+
+    def __post_init__(self) -> None:
+        if self.tombstones not in (True, False, "forgiving"):
+            raise UsageError(f"tombstones={self.tombstones!r} (RELINK-22): it is True, False or 'forgiving'")
+        if self.max_tombstones < 1:
+            raise UsageError(f"max_tombstones={self.max_tombstones} (RELINK-24): it is at least 1")
 
     @property
     def limits(self) -> PacketLimits:

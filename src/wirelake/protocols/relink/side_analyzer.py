@@ -14,7 +14,7 @@ import msgspec
 from wirelake.protocols.analyzer import DELIVERY, Exchange, Part
 from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.relink.channel_analyzer import Channel, ClosedChannel
-from wirelake.protocols.relink.deliveries import CLOSE, CLOSED, DECISION, MESSAGE, ROLLED_BACK, Delivery
+from wirelake.protocols.relink.deliveries import CLOSE, CLOSED, DECISION, MESSAGE, RESULT, ROLLED_BACK, Delivery
 from wirelake.protocols.relink.messages import LAST_SEQUENCE
 from wirelake.protocols.relink.options import DEFAULT_OPTIONS
 
@@ -93,6 +93,8 @@ class Half(msgspec.Struct):
             self.unresolved += not deliveries.is_former
             deliveries.report(cursor, number, word, part)
             return []
+        if cursor == RESULT and sequence is None and deliveries.is_rolled_back(deliveries.cursors[RESULT] + 1):
+            return []  # §3.2: nobody can know which message it is about
         return self.cover(channel_id, channel, cursor, number, word, part)
 
     def resume(self, order: int | None = None) -> list[Exchange]:

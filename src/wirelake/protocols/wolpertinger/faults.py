@@ -6,9 +6,9 @@ delivered message, and are answered with a RemoteError, or not at all. A tolerat
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from wirelake.protocols.faults import Faults, Origin
+from wirelake.protocols.faults import LIMIT, LOCAL, MAY, MUST, RULING, SHOULD, TEXT, Faults, Rule, Threat
 
 __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
@@ -17,187 +17,140 @@ ENCRYPTION: Final = 4
 FORMAT: Final = 5
 
 
-class Rule(NamedTuple):
-    """What the table below says of one fault."""
-
-    clause: str
-    text: str
-    result: int | None = None
-    """WOLP-4: the code of the result that answers it, if its text has an id; None: no result."""
-    error_code: int | None = None
-    """WOLP-16: the code of the RemoteError that answers it; None: no RemoteError."""
-    origin: Origin = Origin.TEXT
-    """The source of the rule: see `Origin`."""
-
-
 class Fault(Faults):
     """The broken rules of wolpertinger; 0 in a scanner's row means none."""
 
     # Where the next text begins is lost.
-    TEXT_OVER_LIMIT = 1
-    MESSAGE_CUT = 2
+    TEXT_OVER_LIMIT = Rule(1, "WOLP-29", "a text is over the limit", LIMIT, MAY, result_code=FORMAT, threat=Threat.BOMB)
+    MESSAGE_CUT = Rule(2, "WOLP-11", "the bytes end inside a line", RULING, MAY)
 
     # Layer 1: a text that cannot be read; the next one can.
-    METADATA_MISSING = 10
-    PAIR_INVALID = 11
-    KEY_MALFORMED = 12
-    KEY_UNKNOWN = 13
-    KEY_REPEATED = 14
-    SIGNATURE_REFUSED = 15
-    ID_MISSING = 16
-    ID_INVALID = 17
-    RESULT_INVALID = 18
-    RESULT_WITH_OTHERS = 19
-    GZIP_NOT_NUMBER = 20
-    FRAGMENT_INCOMPLETE = 21
-    FRAGMENT_OUT_OF_RANGE = 22
+    METADATA_MISSING = Rule(10, "WOLP-1", "a text begins with metadata", TEXT, MUST)
+    PAIR_INVALID = Rule(11, "WOLP-1", "metadata is a key, a colon, a value and a semicolon", TEXT, MUST, result_code=FORMAT)
+    KEY_MALFORMED = Rule(12, "WOLP-1", "a key is letters, digits and underscores", RULING, MAY, result_code=FORMAT)
+    KEY_UNKNOWN = Rule(13, "WOLP-2", "unknown key", RULING, MAY, result_code=FORMAT)
+    KEY_REPEATED = Rule(14, "WOLP-2", "a key is said twice", RULING, MAY, result_code=FORMAT)
+    SIGNATURE_REFUSED = Rule(
+        15, "WOLP-5", "the specification does not say how to check a signature", RULING, MAY, result_code=FORMAT, threat=Threat.UNTRUSTED
+    )
+    ID_MISSING = Rule(16, "WOLP-3", "every text has a message_id", TEXT, MUST)
+    ID_INVALID = Rule(17, "WOLP-3", "a message_id is a number from 0 to 4294967295", TEXT, MUST)
+    RESULT_INVALID = Rule(18, "WOLP-4", "the code of a result is a number", TEXT, MUST)
+    RESULT_WITH_OTHERS = Rule(19, "WOLP-4", "a result has a message_id and nothing else", TEXT, MUST)
+    GZIP_NOT_NUMBER = Rule(20, "WOLP-7", "gzip is followed by a number", TEXT, MUST, result_code=FORMAT)
+    FRAGMENT_INCOMPLETE = Rule(21, "WOLP-9", "fragment_index and fragment_count come together", TEXT, MUST, result_code=SPLITTING)
+    FRAGMENT_OUT_OF_RANGE = Rule(
+        22, "WOLP-9", "a fragment has an index below its count, and a count within the limit", TEXT, MUST, result_code=SPLITTING
+    )
 
     # Layer 1: a text that can be read, a payload that cannot.
-    FRAGMENT_CONFLICT = 40
-    FRAGMENTS_OVER_LIMIT = 41
-    BASE64_INVALID = 42
-    GZIP_INVALID = 43
-    INFLATED_OVER_LIMIT = 44
-    ENCRYPTION_FAILED = 45
+    FRAGMENT_CONFLICT = Rule(40, "WOLP-9", "fragments of one message contradict each other", TEXT, MUST, result_code=SPLITTING)
+    FRAGMENTS_OVER_LIMIT = Rule(
+        41, "WOLP-9", "fragments take more memory than the limit", LIMIT, MAY, result_code=SPLITTING, threat=Threat.BOMB
+    )
+    BASE64_INVALID = Rule(42, "WOLP-6", "the payload is not base64 with padding", TEXT, MUST, result_code=FORMAT)
+    GZIP_INVALID = Rule(43, "WOLP-7", "the payload is not gzip of the length that was said", TEXT, MUST, result_code=FORMAT)
+    INFLATED_OVER_LIMIT = Rule(
+        44, "WOLP-7", "the decompressed payload is over the limit", LIMIT, MAY, result_code=FORMAT, threat=Threat.BOMB
+    )
+    ENCRYPTION_FAILED = Rule(
+        45, "WOLP-8", "an encrypted payload that cannot be opened", LOCAL, MAY, result_code=ENCRYPTION, threat=Threat.FORGED
+    )
 
     # Layer 2: a message without content, or with content that is not allowed.
-    DOCUMENT_OVER_LIMIT = 50
-    DOCUMENT_NOT_UTF8 = 51
-    DOCTYPE_REFUSED = 52
-    XML_INVALID = 53
-    ROOT_UNKNOWN = 54
-    NAMESPACE_WRONG = 55
-    STRUCTURE_WRONG = 56
-    CALL_ID_INVALID = 57
-    ERROR_CODE_INVALID = 58
-    TYPE_UNKNOWN = 59
-    TYPE_UNSUPPORTED = 60
-    VALUE_INVALID = 61
-    COMPLEX_INVALID = 62
-    KEY_INVALID = 63
-    COMPONENT_UNKNOWN = 64
-    METHOD_UNKNOWN = 65
-    TRUST_TOO_LOW = 66
-    PARAMETERS_WRONG = 67
+    DOCUMENT_OVER_LIMIT = Rule(
+        50, "WOLP-17", "a document is larger, deeper or has more elements than the limit", LIMIT, MAY, error_code=301, threat=Threat.BOMB
+    )
+    DOCUMENT_NOT_UTF8 = Rule(51, "WOLP-17", "a document is UTF-8 and says nothing else", RULING, MAY, error_code=301)
+    DOCTYPE_REFUSED = Rule(52, "WOLP-17", "a document has no DOCTYPE", RULING, MAY, error_code=301, threat=Threat.BOMB)
+    XML_INVALID = Rule(53, "WOLP-16", "not well-formed XML", TEXT, MUST, error_code=301)
+    ROOT_UNKNOWN = Rule(54, "WOLP-13", "unknown root element", TEXT, MUST, error_code=302)
+    NAMESPACE_WRONG = Rule(55, "WOLP-13", "a foreign namespace, or elements with and without one", TEXT, MUST, error_code=301)
+    STRUCTURE_WRONG = Rule(56, "WOLP-14", "elements, attributes or text that the schema does not allow there", TEXT, MUST, error_code=301)
+    CALL_ID_INVALID = Rule(57, "WOLP-14", "a CallId is a guid", TEXT, MUST, error_code=301)
+    ERROR_CODE_INVALID = Rule(58, "WOLP-15", "an ErrorCode is a number of 32 bits", TEXT, MUST)
+    TYPE_UNKNOWN = Rule(59, "WOLP-18", "unknown data type", TEXT, MUST, error_code=301)
+    TYPE_UNSUPPORTED = Rule(60, "WOLP-18", "a data type that is not supported here", LOCAL, MAY, error_code=306)
+    VALUE_INVALID = Rule(61, "WOLP-18", "a text that is no value of its type", RULING, MAY, error_code=305)
+    COMPLEX_INVALID = Rule(62, "WOLP-18", "a complex value that does not fit its type", TEXT, MUST, error_code=305)
+    KEY_INVALID = Rule(63, "WOLP-24", "a public key or IV that cannot be used", RULING, MAY, error_code=305)
+    COMPONENT_UNKNOWN = Rule(64, "WOLP-20", "unknown component", LOCAL, MAY, error_code=304)
+    METHOD_UNKNOWN = Rule(65, "WOLP-20", "unknown method", LOCAL, MAY, error_code=303)
+    TRUST_TOO_LOW = Rule(66, "WOLP-20", "the caller is not trusted enough", LOCAL, MAY, error_code=201)
+    PARAMETERS_WRONG = Rule(67, "WOLP-20", "the wrong number or types of parameters", LOCAL, MAY, error_code=305)
 
     # The state machine: earlier messages matter.
-    CLEAR_WHEN_ENCRYPTED = 70
-    ENCRYPTED_TOO_SOON = 71
-    KEYS_UNASKED = 72
-    KEYS_CROSSED = 73
-    CALLS_OVER_LIMIT = 74
-    NOT_CONFIRMED = 75
-    NO_ANSWER = 76
-    ANSWER_WRONG = 77
-    PROOF_WRONG = 78
+    CLEAR_WHEN_ENCRYPTED = Rule(
+        70, "WOLP-22", "an unencrypted message where everything is encrypted", RULING, MAY, error_code=202, threat=Threat.DOWNGRADE
+    )
+    ENCRYPTED_TOO_SOON = Rule(
+        71, "WOLP-22", "an encrypted message before keys were exchanged", RULING, MAY, result_code=ENCRYPTION, threat=Threat.FORGED
+    )
+    KEYS_UNASKED = Rule(72, "WOLP-24", "an answer without a KeyExchange before it", RULING, MAY)
+    KEYS_CROSSED = Rule(73, "WOLP-24", "a KeyExchange while another one is not answered", RULING, MAY, error_code=300)
+    CALLS_OVER_LIMIT = Rule(
+        74,
+        "WOLP-29",
+        "too many calls in flight",
+        LIMIT,
+        MAY,
+        error_code=100,
+        unseen="the limit of a callee is its own setting, and the calls in flight are not on the wire",
+    )
+    NOT_CONFIRMED = Rule(75, "WOLP-10", "a message was not confirmed, however often it was sent", LIMIT, MUST)
+    NO_ANSWER = Rule(76, "WOLP-21", "no response in time", LIMIT, SHOULD)
+    ANSWER_WRONG = Rule(77, "WOLP-23", "an answer that does not fit what was asked", RULING, MAY)
+    PROOF_WRONG = Rule(78, "WOLP-25", "a proof that does not hold", RULING, MAY)
 
     # Ours: what the calling code may not ask for, and how sessions end.
-    VALUE_UNSENDABLE = 80
-    FIELD_OUT_OF_RANGE = 81
-    STEP_OUT_OF_ORDER = 82
-    CLOSED_WITHOUT_WORD = 83
-    CLOSED_INSIDE_MESSAGE = 84
+    VALUE_UNSENDABLE = Rule(
+        80,
+        "WOLP-19",
+        "null, or a value that no data type or XML can carry, cannot be sent",
+        LOCAL,
+        MAY,
+        unseen="refused before anything is sent",
+    )
+    FIELD_OUT_OF_RANGE = Rule(81, "WOLP-1", "a value that its field cannot hold", TEXT, MUST, unseen="refused before anything is sent")
+    STEP_OUT_OF_ORDER = Rule(
+        82,
+        "WOLP-22",
+        "trust is gained step by step, one step at a time",
+        LOCAL,
+        MAY,
+        unseen="refused before anything is sent; on the wire it is TRUST_TOO_LOW",
+    )
+    CLOSED_WITHOUT_WORD = Rule(
+        83,
+        "WOLP-28",
+        "the connection was closed without a reset notice",
+        RULING,
+        MAY,
+        unseen="no message is required before a close; `sessions` shows how each ended",
+    )
+    CLOSED_INSIDE_MESSAGE = Rule(84, "WOLP-11", "the connection was closed inside a line", RULING, MAY)
 
     # Tolerated on receipt, never sent.
-    KEY_NOT_LOWER = 90
-    ALIAS_USED = 91
-    PAYLOAD_BLANKS = 92
-    RESULT_PAYLOAD = 93
-    RESULT_CODE_UNKNOWN = 94
-    RESULT_UNMATCHED = 95
-    MESSAGE_REPEATED = 96
-    FRAGMENTS_TIMED_OUT = 97
-    FRAGMENT_LATE = 98
-    RESPONSE_UNMATCHED = 99
-    CALL_ID_IN_FLIGHT = 100
-    TOO_BUSY = 101
+    KEY_NOT_LOWER = Rule(90, "WOLP-2", "keys are sent in lower case", TEXT, MUST)
+    ALIAS_USED = Rule(91, "WOLP-5", "encryption is sent as `encryption`, not as `secure`", RULING, MAY)
+    PAYLOAD_BLANKS = Rule(92, "WOLP-6", "blanks in a payload", RULING, MAY)
+    RESULT_PAYLOAD = Rule(93, "WOLP-4", "a result with a payload", TEXT, MUST)
+    RESULT_CODE_UNKNOWN = Rule(94, "WOLP-4", "unknown code of a result", RULING, MAY)
+    RESULT_UNMATCHED = Rule(95, "WOLP-4", "a result for a message that does not wait for one", RULING, MAY)
+    MESSAGE_REPEATED = Rule(96, "WOLP-10", "a message that was delivered before", RULING, MAY)
+    FRAGMENTS_TIMED_OUT = Rule(97, "WOLP-9", "fragments of a message did not come in time", LIMIT, MAY)
+    FRAGMENT_LATE = Rule(98, "WOLP-9", "a fragment of a message that was refused", RULING, MAY)
+    RESPONSE_UNMATCHED = Rule(99, "WOLP-16", "a response to no call that waits for one", TEXT, MUST)
+    CALL_ID_IN_FLIGHT = Rule(100, "WOLP-14", "a call with the CallId of one that is in flight", TEXT, MUST)
+    TOO_BUSY = Rule(
+        101,
+        "WOLP-10",
+        "a message that was not taken, because too much is unconfirmed",
+        LIMIT,
+        MAY,
+        unseen="how much waits at a receiver is not on the wire; from outside the message is NOT_CONFIRMED",
+    )
 
-    @property
-    def rule(self) -> Rule:
-        """The row of the table for this fault."""
-        return RULES[self]
-
-    @property
-    def error_code(self) -> int | None:
-        """The code of the error message that answers it."""
-        return self.rule.error_code
-
-    @property
-    def result_code(self) -> int | None:
-        """WOLP-4: the code of the result that answers it."""
-        return self.rule.result
-
-
-RULES: Final[dict[Fault, Rule]] = {
-    Fault.TEXT_OVER_LIMIT: Rule("WOLP-29", "a text is over the limit", FORMAT, origin=Origin.LIMIT),
-    Fault.MESSAGE_CUT: Rule("WOLP-11", "the bytes end inside a line", origin=Origin.RULING),
-    Fault.METADATA_MISSING: Rule("WOLP-1", "a text begins with metadata"),
-    Fault.PAIR_INVALID: Rule("WOLP-1", "metadata is a key, a colon, a value and a semicolon", FORMAT),
-    Fault.KEY_MALFORMED: Rule("WOLP-1", "a key is letters, digits and underscores", FORMAT, origin=Origin.RULING),
-    Fault.KEY_UNKNOWN: Rule("WOLP-2", "unknown key", FORMAT, origin=Origin.RULING),
-    Fault.KEY_REPEATED: Rule("WOLP-2", "a key is said twice", FORMAT, origin=Origin.RULING),
-    Fault.SIGNATURE_REFUSED: Rule("WOLP-5", "the specification does not say how to check a signature", FORMAT, origin=Origin.RULING),
-    Fault.ID_MISSING: Rule("WOLP-3", "every text has a message_id"),
-    Fault.ID_INVALID: Rule("WOLP-3", "a message_id is a number from 0 to 4294967295"),
-    Fault.RESULT_INVALID: Rule("WOLP-4", "the code of a result is a number"),
-    Fault.RESULT_WITH_OTHERS: Rule("WOLP-4", "a result has a message_id and nothing else"),
-    Fault.GZIP_NOT_NUMBER: Rule("WOLP-7", "gzip is followed by a number", FORMAT),
-    Fault.FRAGMENT_INCOMPLETE: Rule("WOLP-9", "fragment_index and fragment_count come together", SPLITTING),
-    Fault.FRAGMENT_OUT_OF_RANGE: Rule("WOLP-9", "a fragment has an index below its count, and a count within the limit", SPLITTING),
-    Fault.FRAGMENT_CONFLICT: Rule("WOLP-9", "fragments of one message contradict each other", SPLITTING),
-    Fault.FRAGMENTS_OVER_LIMIT: Rule("WOLP-9", "fragments take more memory than the limit", SPLITTING, origin=Origin.LIMIT),
-    Fault.BASE64_INVALID: Rule("WOLP-6", "the payload is not base64 with padding", FORMAT),
-    Fault.GZIP_INVALID: Rule("WOLP-7", "the payload is not gzip of the length that was said", FORMAT),
-    Fault.INFLATED_OVER_LIMIT: Rule("WOLP-7", "the decompressed payload is over the limit", FORMAT, origin=Origin.LIMIT),
-    Fault.ENCRYPTION_FAILED: Rule("WOLP-8", "an encrypted payload that cannot be opened", ENCRYPTION),
-    Fault.DOCUMENT_OVER_LIMIT: Rule(
-        "WOLP-17", "a document is larger, deeper or has more elements than the limit", None, 301, origin=Origin.LIMIT
-    ),
-    Fault.DOCUMENT_NOT_UTF8: Rule("WOLP-17", "a document is UTF-8 and says nothing else", None, 301, origin=Origin.RULING),
-    Fault.DOCTYPE_REFUSED: Rule("WOLP-17", "a document has no DOCTYPE", None, 301, origin=Origin.RULING),
-    Fault.XML_INVALID: Rule("WOLP-16", "not well-formed XML", None, 301),
-    Fault.ROOT_UNKNOWN: Rule("WOLP-13", "unknown root element", None, 302),
-    Fault.NAMESPACE_WRONG: Rule("WOLP-13", "a foreign namespace, or elements with and without one", None, 301),
-    Fault.STRUCTURE_WRONG: Rule("WOLP-14", "elements, attributes or text that the schema does not allow there", None, 301),
-    Fault.CALL_ID_INVALID: Rule("WOLP-14", "a CallId is a guid", None, 301),
-    Fault.ERROR_CODE_INVALID: Rule("WOLP-15", "an ErrorCode is a number of 32 bits"),
-    Fault.TYPE_UNKNOWN: Rule("WOLP-18", "unknown data type", None, 301),
-    Fault.TYPE_UNSUPPORTED: Rule("WOLP-18", "a data type that is not supported here", None, 306, origin=Origin.LOCAL),
-    Fault.VALUE_INVALID: Rule("WOLP-18", "a text that is no value of its type", None, 305, origin=Origin.RULING),
-    Fault.COMPLEX_INVALID: Rule("WOLP-18", "a complex value that does not fit its type", None, 305),
-    Fault.KEY_INVALID: Rule("WOLP-24", "a public key or IV that cannot be used", None, 305),
-    Fault.COMPONENT_UNKNOWN: Rule("WOLP-20", "unknown component", None, 304, origin=Origin.LOCAL),
-    Fault.METHOD_UNKNOWN: Rule("WOLP-20", "unknown method", None, 303, origin=Origin.LOCAL),
-    Fault.TRUST_TOO_LOW: Rule("WOLP-20", "the caller is not trusted enough", None, 201, origin=Origin.LOCAL),
-    Fault.PARAMETERS_WRONG: Rule("WOLP-20", "the wrong number or types of parameters", None, 305, origin=Origin.LOCAL),
-    Fault.CLEAR_WHEN_ENCRYPTED: Rule("WOLP-22", "an unencrypted message where everything is encrypted", None, 202),
-    Fault.ENCRYPTED_TOO_SOON: Rule("WOLP-22", "an encrypted message before keys were exchanged", ENCRYPTION),
-    Fault.KEYS_UNASKED: Rule("WOLP-24", "an answer without a KeyExchange before it"),
-    Fault.KEYS_CROSSED: Rule("WOLP-24", "a KeyExchange while another one is not answered", None, 300, origin=Origin.RULING),
-    Fault.CALLS_OVER_LIMIT: Rule("WOLP-29", "too many calls in flight", None, 100, origin=Origin.LIMIT),
-    Fault.NOT_CONFIRMED: Rule("WOLP-10", "a message was not confirmed, however often it was sent"),
-    Fault.NO_ANSWER: Rule("WOLP-21", "no response in time"),
-    Fault.ANSWER_WRONG: Rule("WOLP-23", "an answer that does not fit what was asked"),
-    Fault.PROOF_WRONG: Rule("WOLP-25", "a proof that does not hold"),
-    Fault.VALUE_UNSENDABLE: Rule("WOLP-19", "null, or a value that no data type or XML can carry, cannot be sent", origin=Origin.LOCAL),
-    Fault.FIELD_OUT_OF_RANGE: Rule("WOLP-1", "a value that its field cannot hold"),
-    Fault.STEP_OUT_OF_ORDER: Rule("WOLP-22", "trust is gained step by step, one step at a time", origin=Origin.LOCAL),
-    Fault.CLOSED_WITHOUT_WORD: Rule("WOLP-28", "the connection was closed without a reset notice", origin=Origin.RULING),
-    Fault.CLOSED_INSIDE_MESSAGE: Rule("WOLP-11", "the connection was closed inside a line", origin=Origin.RULING),
-    Fault.KEY_NOT_LOWER: Rule("WOLP-2", "keys are sent in lower case"),
-    Fault.ALIAS_USED: Rule("WOLP-5", "encryption is sent as `encryption`, not as `secure`", origin=Origin.RULING),
-    Fault.PAYLOAD_BLANKS: Rule("WOLP-6", "blanks in a payload", origin=Origin.RULING),
-    Fault.RESULT_PAYLOAD: Rule("WOLP-4", "a result with a payload"),
-    Fault.RESULT_CODE_UNKNOWN: Rule("WOLP-4", "unknown code of a result", origin=Origin.RULING),
-    Fault.RESULT_UNMATCHED: Rule("WOLP-4", "a result for a message that does not wait for one", origin=Origin.RULING),
-    Fault.MESSAGE_REPEATED: Rule("WOLP-10", "a message that was delivered before", origin=Origin.RULING),
-    Fault.FRAGMENTS_TIMED_OUT: Rule("WOLP-9", "fragments of a message did not come in time"),
-    Fault.FRAGMENT_LATE: Rule("WOLP-9", "a fragment of a message that was refused", origin=Origin.RULING),
-    Fault.RESPONSE_UNMATCHED: Rule("WOLP-16", "a response to no call that waits for one"),
-    Fault.CALL_ID_IN_FLIGHT: Rule("WOLP-14", "a call with the CallId of one that is in flight"),
-    Fault.TOO_BUSY: Rule("WOLP-10", "a message that was not taken, because too much is unconfirmed", origin=Origin.LIMIT),
-}
-"""fault -> clause, sentence, and what answers it."""
 
 UNREADABLE: Final = frozenset(fault for fault in Fault if fault < Fault.FRAGMENT_CONFLICT)
 """Faults that make the text unreadable."""

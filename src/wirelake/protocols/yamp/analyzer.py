@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.analyzer import NO_TIME, SeenMessage, Timeouts
+from wirelake.protocols.analyzer import NO_TIME, SeenMessage, Timeouts, delay
 from wirelake.protocols.reply_timer import MIN_RATE
 from wirelake.protocols.request_pairs import ANSWER, OTHER, REQUEST, Correlated, PairColumns, PairingAnalyzer
 from wirelake.protocols.state_table import StateTable, state_table
@@ -54,7 +54,7 @@ _MICROS_A_BYTE: Final = round(1_000_000 / MIN_RATE)
 """YAMP-18, as EMP-32: how much a byte of a large message postpones a pong."""
 _LARGE: Final = round(MIN_RATE)
 """Shorter messages postpone nothing."""
-_REFUSAL: Final = Fault.SERIALIZER_UNSUPPORTED.rule.reason or ""
+_REFUSAL: Final = Fault.SERIALIZER_UNSUPPORTED.rule.close_reason or ""
 """YAMP-4: the reason of the close that refuses a serializer."""
 _REFUSAL_CHARACTERS: Final = len(_REFUSAL) + 256
 """The part of a reason that can name a serializer: the name has at most 255 characters."""
@@ -155,6 +155,8 @@ class Analyzer(PairingAnalyzer):
         if self.first_said == NO_TIME:
             self.first_said = ts
         self.last_said = ts
+        if self.unanswered_pings:
+            self._heard(message, Fault.PONG_MISSING.name)
         if kind in _PARTINGS:
             self._parted(message, "bye")
         else:
@@ -193,7 +195,7 @@ class Analyzer(PairingAnalyzer):
     @property
     def may_pair(self) -> bool:
         """See `PairingAnalyzer`. Where a pong is due, every message counts (YAMP-18)."""
-        return not self.client_pings.count and not self.server_pings.count
+        return not self.client_pings.count and not self.server_pings.count and not self.unanswered_pings
 
     def correlated(self, stretch: Stretch) -> Correlated:
         """See `PairingAnalyzer`."""
@@ -299,12 +301,16 @@ class Analyzer(PairingAnalyzer):
                 asked.note = KILLED
 
     def _pings(self, message: Seen) -> None:
-        if self.transport != _DATAGRAMS and _PING_MICROS:
+        if self.transport == _DATAGRAMS:
+            return
+        self._pinged(message)
+        if _PING_MICROS:
             pings = self.client_pings if message.to_server else self.server_pings
             pings.add(WaitingPing(message, self.carried))
 
     def _pongs(self, message: Seen) -> None:
         """YAMP-17: a pong answers all pings with its payload; one that answers none is to be ignored (YAMP-19)."""
+        self._ponged(message)
         pings = self.server_pings if message.to_server else self.client_pings
         for ping in pings.take(message.payload or b""):
             self._judge_pong(ping, message.ts)
@@ -316,7 +322,7 @@ class Analyzer(PairingAnalyzer):
     def _judge_pong(self, ping: WaitingPing, ponged: int | None) -> None:
         due = self._due(ping)
         if (ponged is None or ponged > due) and self._went_by(due, ponged):
-            self._missed(Fault.PING_TIMEOUT.name, ping.message, due)
+            self._missed(Fault.PING_TIMEOUT.name, ping.message, due, detail=delay(ping.message.ts, ponged))
 
     def _expire(self, pings: WaitingPings, now: int) -> None:
         """Judge and forget pings whose pong is due, when the side that owes it sends something else.

@@ -6,130 +6,102 @@ message is a *breach*: the message exists, but sending it ends the session. A to
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from wirelake.protocols.faults import Faults, Origin
+from wirelake.protocols.faults import LIMIT, LOCAL, MAY, MUST, RULING, SHOULD, TEXT, Faults, Rule, Threat
 
 __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
-
-
-class Rule(NamedTuple):
-    """One row of the table of faults below."""
-
-    clause: str
-    text: str
-    reason: str | None = None
-    """The reason of the system.close that answers it, `{}` standing for what was seen.
-
-    None: nothing is answered.
-    """
-    origin: Origin = Origin.TEXT
-    """See `Origin`."""
 
 
 class Fault(Faults):
     """The broken rules of YAMP; 0 in a scanner's row means none."""
 
     # Where the next message begins is lost.
-    TYPE_UNKNOWN = 1
-    BODY_OVER_LIMIT = 2
+    TYPE_UNKNOWN = Rule(1, "YAMP-42", "unknown message type", TEXT, MUST, close_reason="Unknown type {}")
+    BODY_OVER_LIMIT = Rule(
+        2, "YAMP-43", "a body's size is over the limit", LIMIT, MAY, close_reason="message too large", threat=Threat.BOMB
+    )
 
     # This message cannot be read, the next one can.
-    URI_NOT_UTF8 = 10
-    URL_NOT_UTF8 = 11
-    SERIALIZER_NOT_UTF8 = 12
-    MESSAGE_CUT = 13
-    BYTES_AFTER_MESSAGE = 14
+    URI_NOT_UTF8 = Rule(10, "YAMP-16", "a uri is not UTF-8", RULING, MAY, close_reason="uri is not UTF-8")
+    URL_NOT_UTF8 = Rule(11, "YAMP-16", "a url is not UTF-8", RULING, MAY, close_reason="url is not UTF-8")
+    SERIALIZER_NOT_UTF8 = Rule(12, "YAMP-16", "the name of a serializer is not UTF-8", RULING, MAY, close_reason="serializer is not UTF-8")
+    MESSAGE_CUT = Rule(13, "YAMP-13", "the bytes end inside a message", RULING, MAY)
+    BYTES_AFTER_MESSAGE = Rule(
+        14,
+        "YAMP-13",
+        "bytes after the message",
+        RULING,
+        MAY,
+        unseen="only where one message is decoded alone; in a stream the next message begins there",
+    )
 
     # Breaches: readable, but not allowed.
-    RESPONSE_TYPE_UNKNOWN = 40
+    RESPONSE_TYPE_UNKNOWN = Rule(40, "YAMP-36", "unknown response type", TEXT, MUST, close_reason="Unknown response type {}")
 
     # Breaches of the state machine: earlier messages matter.
-    HANDSHAKE_EXPECTED = 60
-    VERSION_UNSUPPORTED = 61
-    SERIALIZER_UNSUPPORTED = 62
-    ECHO_DIFFERS = 63
-    HANDSHAKE_TIMEOUT = 64
-    REDIRECT_BY_CLIENT = 65
-    REQUEST_UID_IN_FLIGHT = 66
-    PING_TIMEOUT = 67
-    SPOKE_AFTER_CLOSE = 68
-    SPOKE_TOO_SOON = 69
-    CLOSED_WITHOUT_WORD = 70
-    CLOSED_INSIDE_MESSAGE = 71
-    URI_SIZE = 72
-    FIELD_OUT_OF_RANGE = 73
-    BODY_UNSERIALIZABLE = 74
-    REQUEST_NOT_IN_FLIGHT = 75
-    REDIRECT_REFUSED = 76
-    DATAGRAM_TOO_LARGE = 77
+    HANDSHAKE_EXPECTED = Rule(
+        60, "YAMP-9", "the first message is a handshake, or the server's refusal", TEXT, SHOULD, close_reason="handshake expected"
+    )
+    VERSION_UNSUPPORTED = Rule(61, "YAMP-3", "unsupported version", RULING, MAY, close_reason="Version {} not supported. Use 1")
+    SERIALIZER_UNSUPPORTED = Rule(62, "YAMP-4", "unsupported serializer", LOCAL, MAY, close_reason="Serializer {}")
+    ECHO_DIFFERS = Rule(
+        63,
+        "YAMP-8",
+        "the server's handshake is not what the client sent",
+        TEXT,
+        SHOULD,
+        close_reason="handshake differs: {}",
+        threat=Threat.DOWNGRADE,
+    )
+    HANDSHAKE_TIMEOUT = Rule(64, "YAMP-12", "no handshake in time", LIMIT, MAY, close_reason="handshake timeout")
+    REDIRECT_BY_CLIENT = Rule(65, "YAMP-21", "only a server redirects", TEXT, MUST, close_reason="redirect by a client")
+    REQUEST_UID_IN_FLIGHT = Rule(
+        66, "YAMP-25", "a request with the uid of one that is in flight", TEXT, MUST, close_reason="duplicate request uid"
+    )
+    PING_TIMEOUT = Rule(67, "YAMP-18", "no pong in time", LIMIT, SHOULD, close_reason="ping timeout")
+    SPOKE_AFTER_CLOSE = Rule(68, "YAMP-20", "a message after its sender's close", TEXT, SHOULD)
+    SPOKE_TOO_SOON = Rule(69, "YAMP-10", "a client waits for the server's handshake", RULING, MAY)
+    CLOSED_WITHOUT_WORD = Rule(70, "YAMP-20", "the connection was closed without system.close", TEXT, SHOULD)
+    CLOSED_INSIDE_MESSAGE = Rule(71, "YAMP-13", "the connection was closed inside a message", RULING, MAY)
+    URI_SIZE = Rule(72, "YAMP-26", "a uri takes 1 to 255 bytes", TEXT, MUST, unseen="refused before anything is sent")
+    FIELD_OUT_OF_RANGE = Rule(73, "YAMP-50", "a value that its field cannot hold", TEXT, MUST, unseen="refused before anything is sent")
+    BODY_UNSERIALIZABLE = Rule(74, "YAMP-44", "the serializer refuses this body", LOCAL, MAY, unseen="refused before anything is sent")
+    REQUEST_NOT_IN_FLIGHT = Rule(
+        75,
+        "YAMP-30",
+        "a request is answered once, and only while it is in flight",
+        TEXT,
+        MUST,
+        unseen="refused before anything is sent; on the wire it is RESPONSE_UNMATCHED",
+    )
+    REDIRECT_REFUSED = Rule(76, "YAMP-22", "a redirect that must not be followed", RULING, MAY)
+    DATAGRAM_TOO_LARGE = Rule(
+        77, "YAMP-15", "a message that does not fit into a datagram", LIMIT, MAY, unseen="refused before anything is sent"
+    )
 
     # Tolerated on receipt, never sent.
-    BOOL_ODD = 90
-    URI_EMPTY = 91
-    REASON_NOT_UTF8 = 92
-    SERIALIZER_EMPTY = 93
-    HANDSHAKE_REPEATED = 94
-    PONG_UNSOLICITED = 95
-    RESPONSE_UNMATCHED = 96
-    PROGRESS_UNASKED = 97
-    CANCEL_UNMATCHED = 98
-    BODY_UNDECODABLE = 99
-    DATAGRAM_CUT = 100
-    REQUEST_REPEATED = 101
+    BOOL_ODD = Rule(90, "YAMP-28", "a truth value is sent as 0 or 1", RULING, MAY)
+    URI_EMPTY = Rule(91, "YAMP-26", "an empty uri", RULING, MAY)
+    REASON_NOT_UTF8 = Rule(92, "YAMP-16", "a reason is not UTF-8", RULING, MAY)
+    SERIALIZER_EMPTY = Rule(93, "YAMP-5", "an empty serializer", RULING, MAY)
+    HANDSHAKE_REPEATED = Rule(94, "YAMP-11", "a second handshake", TEXT, SHOULD)
+    PONG_UNSOLICITED = Rule(95, "YAMP-19", "a pong without a ping before it", TEXT, MUST, unseen="an unsolicited pong is to be ignored")
+    RESPONSE_UNMATCHED = Rule(96, "YAMP-37", "a response to no request that is pending", TEXT, MUST)
+    PROGRESS_UNASKED = Rule(97, "YAMP-29", "progress of a request that did not ask for it", TEXT, MUST)
+    CANCEL_UNMATCHED = Rule(
+        98,
+        "YAMP-32",
+        "a cancel of no request that is in flight",
+        RULING,
+        MAY,
+        unseen="a cancel that crosses the answer is legal, and cannot be distinguished from others",
+    )
+    BODY_UNDECODABLE = Rule(99, "YAMP-44", "a body the serializer refuses", TEXT, MUST)
+    DATAGRAM_CUT = Rule(100, "YAMP-15", "a datagram that is not one whole message", RULING, MAY)
+    REQUEST_REPEATED = Rule(101, "YAMP-15", "a datagram with a request that is in flight", RULING, MAY)
+    PONG_MISSING = Rule(102, "YAMP-18", "pings are answered: no pong came in a minute, though other messages did", TEXT, SHOULD)
 
-    @property
-    def rule(self) -> Rule:
-        """The row of the table for this fault."""
-        return RULES[self]
-
-    @property
-    def close_reason(self) -> str | None:
-        """The reason of the system.close that answers it, `{}` standing for what was seen."""
-        return self.rule.reason
-
-
-RULES: Final[dict[Fault, Rule]] = {
-    Fault.TYPE_UNKNOWN: Rule("YAMP-42", "unknown message type", "Unknown type {}"),
-    Fault.BODY_OVER_LIMIT: Rule("YAMP-43", "a body's size is over the limit", "message too large", origin=Origin.LIMIT),
-    Fault.URI_NOT_UTF8: Rule("YAMP-16", "a uri is not UTF-8", "uri is not UTF-8", origin=Origin.RULING),
-    Fault.URL_NOT_UTF8: Rule("YAMP-16", "a url is not UTF-8", "url is not UTF-8", origin=Origin.RULING),
-    Fault.SERIALIZER_NOT_UTF8: Rule("YAMP-16", "the name of a serializer is not UTF-8", "serializer is not UTF-8", origin=Origin.RULING),
-    Fault.MESSAGE_CUT: Rule("YAMP-13", "the bytes end inside a message"),
-    Fault.BYTES_AFTER_MESSAGE: Rule("YAMP-13", "bytes after the message"),
-    Fault.RESPONSE_TYPE_UNKNOWN: Rule("YAMP-36", "unknown response type", "Unknown response type {}"),
-    Fault.HANDSHAKE_EXPECTED: Rule("YAMP-9", "the first message is a handshake, or the server's refusal", "handshake expected"),
-    Fault.VERSION_UNSUPPORTED: Rule("YAMP-3", "unsupported version", "Version {} not supported. Use 1", origin=Origin.RULING),
-    Fault.SERIALIZER_UNSUPPORTED: Rule("YAMP-4", "unsupported serializer", "Serializer {}", origin=Origin.LOCAL),
-    Fault.ECHO_DIFFERS: Rule("YAMP-8", "the server's handshake is not what the client sent", "handshake differs: {}"),
-    Fault.HANDSHAKE_TIMEOUT: Rule("YAMP-12", "no handshake in time", "handshake timeout"),
-    Fault.REDIRECT_BY_CLIENT: Rule("YAMP-21", "only a server redirects", "redirect by a client"),
-    Fault.REQUEST_UID_IN_FLIGHT: Rule("YAMP-25", "a request with the uid of one that is in flight", "duplicate request uid"),
-    Fault.PING_TIMEOUT: Rule("YAMP-18", "no pong in time", "ping timeout"),
-    Fault.SPOKE_AFTER_CLOSE: Rule("YAMP-20", "a message after its sender's close"),
-    Fault.SPOKE_TOO_SOON: Rule("YAMP-10", "a client waits for the server's handshake", origin=Origin.RULING),
-    Fault.CLOSED_WITHOUT_WORD: Rule("YAMP-20", "the connection was closed without system.close"),
-    Fault.CLOSED_INSIDE_MESSAGE: Rule("YAMP-13", "the connection was closed inside a message"),
-    Fault.URI_SIZE: Rule("YAMP-26", "a uri takes 1 to 255 bytes"),
-    Fault.FIELD_OUT_OF_RANGE: Rule("YAMP-50", "a value that its field cannot hold"),
-    Fault.BODY_UNSERIALIZABLE: Rule("YAMP-44", "the serializer refuses this body", origin=Origin.LOCAL),
-    Fault.REQUEST_NOT_IN_FLIGHT: Rule("YAMP-30", "a request is answered once, and only while it is in flight"),
-    Fault.REDIRECT_REFUSED: Rule("YAMP-22", "a redirect that must not be followed", origin=Origin.RULING),
-    Fault.DATAGRAM_TOO_LARGE: Rule("YAMP-15", "a message that does not fit into a datagram", origin=Origin.LIMIT),
-    Fault.BOOL_ODD: Rule("YAMP-28", "a truth value is sent as 0 or 1", origin=Origin.RULING),
-    Fault.URI_EMPTY: Rule("YAMP-26", "an empty uri", origin=Origin.RULING),
-    Fault.REASON_NOT_UTF8: Rule("YAMP-16", "a reason is not UTF-8", origin=Origin.RULING),
-    Fault.SERIALIZER_EMPTY: Rule("YAMP-5", "an empty serializer", origin=Origin.RULING),
-    Fault.HANDSHAKE_REPEATED: Rule("YAMP-11", "a second handshake"),
-    Fault.PONG_UNSOLICITED: Rule("YAMP-19", "a pong without a ping before it"),
-    Fault.RESPONSE_UNMATCHED: Rule("YAMP-37", "a response to no request that is pending"),
-    Fault.PROGRESS_UNASKED: Rule("YAMP-29", "progress of a request that did not ask for it"),
-    Fault.CANCEL_UNMATCHED: Rule("YAMP-32", "a cancel of no request that is in flight", origin=Origin.RULING),
-    Fault.BODY_UNDECODABLE: Rule("YAMP-44", "a body the serializer refuses"),
-    Fault.DATAGRAM_CUT: Rule("YAMP-15", "a datagram that is not one whole message", origin=Origin.RULING),
-    Fault.REQUEST_REPEATED: Rule("YAMP-15", "a datagram with a request that is in flight", origin=Origin.RULING),
-}
-"""fault -> clause, sentence, and the reason it is answered with."""
 
 UNREADABLE: Final = frozenset(fault for fault in Fault if fault < Fault.RESPONSE_TYPE_UNKNOWN)
 """Faults that spoil the message: there is nothing to hand on."""

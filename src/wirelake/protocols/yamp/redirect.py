@@ -16,8 +16,11 @@ __all__ = ["ENCRYPTED", "MAX_HOPS", "SCHEMES", "follow", "objection"]
 MAX_HOPS: Final = 5
 """YAMP-22: redirects in a row that are followed."""
 SCHEMES: Final = ("tcp", "tls", "ws", "wss")
-"""YAMP-22: where a redirect may lead."""
+"""YAMP-22: where a redirect may lead from any connection."""
+LIKE: Final = ("udp", "unix")
+"""YAMP-22: where a redirect may lead only from a connection of the same scheme."""
 ENCRYPTED: Final = ("tls", "wss")
+_WITH_PATH: Final = ("ws", "wss")
 
 
 def objection(url: str) -> str | None:
@@ -27,25 +30,29 @@ def objection(url: str) -> str | None:
         port = parts.port
     except ValueError as reason:  # an address of IPv6 without brackets, a port that is no number
         return str(reason)
-    if parts.scheme not in SCHEMES:
-        return f"{parts.scheme!r} is not one of {', '.join(SCHEMES)}"
+    if parts.scheme not in SCHEMES + LIKE:
+        return f"{parts.scheme!r} is not one of {', '.join(SCHEMES + LIKE)}"
+    if parts.scheme == "unix":
+        return None if parts.path and not parts.netloc else "a path is needed, as in unix:///path"
     if not parts.hostname or port is None or port == 0:
         return "host and port are needed"
     if parts.username is not None or parts.password is not None or parts.fragment:
         return "it names a user or a fragment"
-    if parts.scheme.startswith("t") and (parts.path not in ("", "/") or parts.query):
-        return f"{parts.scheme}:// has no path"
     return None
 
 
 def follow(url: str, scheme: str, hops: int = 0) -> str:
-    """The url, if a client that is connected by `scheme` and was redirected `hops` times may go there.
+    """The address, if a client that is connected by `scheme` and was redirected `hops` times may go there.
 
-    Raises RemoteProtocolError.
+    A path after a port is ignored where the transport has none. Raises RemoteProtocolError.
     """
     refused = f"{hops} redirects in a row are enough" if hops >= MAX_HOPS else objection(url)
-    if refused is None and scheme in ENCRYPTED and urlsplit(url).scheme not in ENCRYPTED:
-        refused = f"it leads from {scheme}:// to one that is not encrypted"
-    if refused is not None:
-        raise RemoteProtocolError(Fault.REDIRECT_REFUSED, f"{url!r}: {refused}")
-    return url
+    if refused is None:
+        parts = urlsplit(url)
+        if parts.scheme in LIKE and parts.scheme != scheme:
+            refused = f"it leads from {scheme}:// to {parts.scheme}://, which only a client of its like follows"
+        elif scheme in ENCRYPTED and parts.scheme not in ENCRYPTED:
+            refused = f"it leads from {scheme}:// to one that is not encrypted"
+        else:
+            return url if parts.scheme in ("unix", *_WITH_PATH) else f"{parts.scheme}://{parts.netloc}"
+    raise RemoteProtocolError(Fault.REDIRECT_REFUSED, f"{url!r}: {refused}")

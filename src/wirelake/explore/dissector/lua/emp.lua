@@ -19,21 +19,23 @@ function HOOKS.after(cut, row, parts)
     return pending ~= 0 and FAULT_ERROR_NOT_UTF8 or nil
   end
   if row[SCHEME] < 0 or row[KIND] < DATA_TYPE then return nil end
-  local body = sub(cut.data, row[BODY] + 1, row[BODY] + row[BODY_LENGTH])
+  local body, is_beginning = sub(cut.data, row[BODY] + 1, row[BODY] + row[BODY_LENGTH]), false
   for index = row[PARTS] - 1, 0, -1 do
     local at = (row[PART] + index) * PART_COLUMNS
     if parts[at + PART_ID] == COMPRESSION_ID then
       local scheme = octet(cut.data, parts[at + PART_START] + HEADER + 1)
       if scheme == GZIP_SCHEME then
-        local plain, is_long = inflate(body, MAX_BODY_SIZE)
-        if not plain then return is_long and FAULT_INFLATED_OVER_LIMIT or FAULT_GZIP_INVALID end
-        body = plain
+        local plain, is_more = inflate(body, MAX_BODY_SIZE)
+        if not plain then return is_more and FAULT_INFLATED_OVER_LIMIT or FAULT_GZIP_INVALID end
+        body, is_beginning = plain, is_more
+        if is_beginning then break end
       elseif scheme ~= IDENTITY_SCHEME then
         return FAULT_SCHEME_UNKNOWN
       end
     end
   end
   cut:made("plain_body", body, "Decompressed body")
+  if is_beginning then cut:say_more(#body) end
   return nil
 end
 

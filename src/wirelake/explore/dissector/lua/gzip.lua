@@ -2,7 +2,7 @@
 
 local inflate
 do
-  local MOST_CHECKED = 1048576 -- bytes of a body that are inflated here; Wireshark inflates a longer one, and checks less
+  local MOST_INFLATED = 1048576 -- bytes that are inflated of one body, and read of one: a dissector must not take seconds or gigabytes
 
   local CRC = {}
   for index = 0, 255 do
@@ -48,9 +48,9 @@ do
   local ORDER = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
   local CUT_SHORT, TOO_LONG = "cut", "long"
 
-  -- Undoes deflate (RFC 1951) from a place; returns the bytes as a table, and the place behind. Raises a text.
-  local function undo(data, at, most)
-    local out, size, hold, held = {}, 0, 0, 0
+  -- Undoes deflate (RFC 1951) from a place into a table; returns the place behind. Raises a text.
+  local function undo(data, at, most, out)
+    local size, hold, held = 0, 0, 0
     local function take(count)
       while held < count do
         local one = octet(data, at + 1)
@@ -138,7 +138,7 @@ do
         end
       end
     until is_last == 1
-    return out, at
+    return at
   end
 
   local function text_of(bytes)
@@ -149,7 +149,7 @@ do
     return table.concat(pieces)
   end
 
-  local function member(data, at, most)
+  local function member(data, at, most, bytes)
     if #data - at < 10 then error(CUT_SHORT, 0) end
     local flags, begin = octet(data, at + 4), at
     if sub(data, at + 1, at + 3) ~= "\031\139\008" or flags >= 32 then error("header", 0) end
@@ -169,25 +169,29 @@ do
       if u16_le(data, at) ~= crc32(sub(data, begin + 1, at)) % 65536 then error("header", 0) end
       at = at + 2
     end
-    local bytes, stop = undo(data, at, most)
+    local stop = undo(data, at, most, bytes)
     if #data - stop < 8 then error(CUT_SHORT, 0) end
     local text = text_of(bytes)
     if u32_le(data, stop) ~= crc32(text) or u32_le(data, stop + 4) ~= #text then error("checksum", 0) end
     return text, stop + 8
   end
 
-  -- Returns the bytes inside one or more members; or nil, and whether there are more than `most`.
+  -- Returns the bytes inside one or more members, and whether they are only the beginning; or nil, and whether there are more than `most`.
   function inflate(data, most)
-    if #data > MOST_CHECKED then
-      local found = ByteArray.new(data, true):tvb("gzip"):range():uncompress("Decompressed")
-      return found and found:raw() or nil, false
-    end
-    local texts, at, size = {}, 0, 0
+    local is_cut = #data > MOST_INFLATED
+    if is_cut then data = sub(data, 1, MOST_INFLATED) end
+    local texts, at, left = {}, 0, math.min(most, MOST_INFLATED)
     repeat
-      local is_good, text, stop = pcall(member, data, at, most - size)
-      if not is_good then return nil, text == TOO_LONG end
-      texts[#texts + 1], at, size = text, stop, size + #text
+      local bytes = {}
+      local is_good, text, stop = pcall(member, data, at, left, bytes)
+      if not is_good then
+        local is_beginning = text == TOO_LONG and most > MOST_INFLATED or text == CUT_SHORT and is_cut
+        if not is_beginning then return nil, text == TOO_LONG end
+        texts[#texts + 1] = text_of(bytes)
+        return table.concat(texts), true
+      end
+      texts[#texts + 1], at, left = text, stop, left - #text
     until at >= #data
-    return table.concat(texts), false
+    return table.concat(texts), is_cut
   end
 end

@@ -129,6 +129,10 @@ function Cut:blame(fault)
   self.root:add_proto_expert_info(EXPERTS[rule.severity], rule.clause .. ": " .. rule.text .. " (" .. rule.name .. ")")
 end
 
+function Cut:say_more(size)
+  self.root:add_proto_expert_info(EXPERTS.more, "Only the first " .. size .. " bytes are decompressed here: more is there")
+end
+
 -- Connections: recordings name them, of others addresses and ports are known.
 local function optional_field(...)
   for _, name in ipairs({...}) do

@@ -22,15 +22,15 @@ local function from_base64(text)
   return table.concat(pieces)
 end
 
--- WOLP-7: the bytes of a payload in clear; or nil and a fault.
+-- WOLP-7: the bytes of a payload in clear, and whether they are only the beginning; or nil and a fault.
 local function opened(text, gzip)
   local payload = from_base64(text)
   if not payload then return nil, FAULT_BASE64_INVALID end
   if gzip < 0 then return payload end
   if gzip ~= #payload then return nil, FAULT_GZIP_INVALID end
-  local plain, is_long = inflate(payload, MAX_INFLATED_SIZE)
-  if not plain then return nil, is_long and FAULT_INFLATED_OVER_LIMIT or FAULT_GZIP_INVALID end
-  return plain
+  local plain, is_more = inflate(payload, MAX_INFLATED_SIZE)
+  if not plain then return nil, is_more and FAULT_INFLATED_OVER_LIMIT or FAULT_GZIP_INVALID end
+  return plain, is_more
 end
 
 -- WOLP-9: adds a fragment to those of its sender; returns the payload of a whole message, or nil and a fault.
@@ -171,9 +171,10 @@ function HOOKS.after(cut, row, _, snapshot, side, pinfo, tree)
     local is_whole = #sealed > 0 and #sealed % BLOCK_SIZE == 0
     return (row[ENCRYPTION] == UNKNOWN_ENCRYPTION or not is_whole) and FAULT_ENCRYPTION_FAILED or nil -- WOLP-8
   end
-  local document, fault = opened(payload, row[GZIP])
-  if not document then return fault end
+  local document, problem = opened(payload, row[GZIP])
+  if not document then return problem end
   show_document(cut, document, pinfo, tree)
+  if problem then cut:say_more(#document) end
   return nil
 end
 

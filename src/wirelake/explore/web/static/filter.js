@@ -1,6 +1,6 @@
 // The filter of a page: its terms, the field where it is typed, and the address that keeps it.
 
-import { make } from "./format.js";
+import { make, visible } from "./format.js";
 
 const input = document.getElementById("q");
 const tokens = document.getElementById("tokens");
@@ -48,7 +48,7 @@ export function remove(one) {
 export function fail(text) {
   if (!problem) return;
   problem.hidden = !text;
-  problem.textContent = text;
+  problem.textContent = visible(text);
 }
 
 function changed() {

@@ -1,10 +1,22 @@
 // Numbers, sizes and times for people; elements made without markup, so that no text becomes script.
 
+// As `ACTING` in wirelake/text.py, but for lines and tabs: characters that act on the text around them, or are invisible.
+const ACTING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
+
+// Text with these characters written out, for people; what is sent to the server again stays exact.
+export function visible(text) {
+  return String(text).replace(ACTING, (one) => {
+    const code = one.codePointAt(0);
+    const [mark, width] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+    return `\\${mark}${code.toString(16).padStart(width, "0")}`;
+  });
+}
+
 export function make(tag, name = "", text = null, attributes = {}) {
   const element = document.createElement(tag);
   if (name) element.className = name;
-  if (text !== null && text !== undefined) element.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  if (text !== null && text !== undefined) element.textContent = visible(text);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, /^(title|aria-)/.test(key) ? visible(value) : value);
   return element;
 }
 

@@ -2,7 +2,7 @@
 
 import { toggle } from "./actions.js";
 import { Loader, isStopped } from "./fetch.js";
-import { clock, count, duration, make, size } from "./format.js";
+import { clock, count, duration, make, size, visible } from "./format.js";
 import { marks } from "./list.js";
 import { VirtualRows } from "./rows.js";
 
@@ -86,7 +86,7 @@ class SessionLadder extends HTMLElement {
     if (row.type === "gap") canvas.append(make("span", "pause", `${duration(row.pause)} of silence`));
     else if (row.type) {
       canvas.append(make("span", "pause", row.type === "violation" ? `${row.clause ?? ""} ${row.name}` : row.type === "unreadable" ? `${size(row.size)} unreadable: ${row.name}` : row.text));
-      if (row.type !== "event") body.textContent = row.text;
+      if (row.type !== "event") body.textContent = visible(row.text);
     } else this.arrow(canvas, body, row);
     if (!row.type) {
       line.classList.toggle("match", this.needle !== "" && contains(row, this.needle));
@@ -94,7 +94,7 @@ class SessionLadder extends HTMLElement {
       line.classList.toggle("broken", row.severity === "error");
     }
     line.replaceChildren(time, canvas, body);
-    line.setAttribute("aria-label", spoken(row));
+    line.setAttribute("aria-label", visible(spoken(row)));
   }
 
   arrow(canvas, body, row) {
@@ -111,10 +111,10 @@ class SessionLadder extends HTMLElement {
     const label = make("span", "label");
     label.style.left = `${left}%`;
     label.style.width = `${Math.max(right - left, 30)}%`;
-    label.append(make("b", "", row.name), ` ${row.subject ?? ""}${row.correlation ? ` (${row.correlation.slice(0, 13)})` : ""} `);
+    label.append(make("b", "", row.name), visible(` ${row.subject ?? ""}${row.correlation ? ` (${row.correlation.slice(0, 13)})` : ""} `));
     canvas.append(arrow, label);
     marks(body, row);
-    body.append(row.excerpt ?? "");
+    body.append(visible(row.excerpt ?? ""));
   }
 
   select(row) {

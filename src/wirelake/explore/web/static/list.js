@@ -3,7 +3,7 @@
 import { toggle } from "./actions.js";
 import * as filter from "./filter.js";
 import { Loader, isStopped } from "./fetch.js";
-import { clock, count, day, duration, make, size } from "./format.js";
+import { clock, count, day, duration, make, size, visible } from "./format.js";
 import { VirtualRows } from "./rows.js";
 
 const STEPS = [[5_000, 1_000], [400, 500]]; // with so many rows, so many more are asked for at a time
@@ -126,8 +126,8 @@ class MessageList extends HTMLElement {
     value(subject, "subject", row.subject);
     octets.textContent = size(row.size);
     marks(body, row);
-    body.append(row.excerpt ?? "");
-    body.dataset.ends = `${row.sender ?? "?"} → ${row.receiver ?? "?"}`; // for narrow pages
+    body.append(visible(row.excerpt ?? ""));
+    body.dataset.ends = visible(`${row.sender ?? "?"} → ${row.receiver ?? "?"}`); // for narrow pages
     line.classList.toggle("broken", row.severity === "error");
   }
 
@@ -177,7 +177,7 @@ class MessageList extends HTMLElement {
 }
 
 function value(cell, field, text) {
-  cell.textContent = text ?? "";
+  cell.textContent = visible(text ?? "");
   cell.dataset.field = field;
   cell.dataset.value = text ?? "";
 }

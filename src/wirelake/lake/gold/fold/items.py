@@ -20,7 +20,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from wirelake.lake.gold.fold.facts import INDEX_COLUMNS, IS_PRIMARY, NO_VIEW, VIEW_LINK
-from wirelake.lake.store import delta
+from wirelake.lake.store import delta, durable
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.gold_names import leaf_name, session_of, settled_name
 from wirelake.lake.store.parquet import GoldFile
@@ -184,11 +184,13 @@ class ItemFiles:
         return {name: sorted(paths) for name, paths in self._removed.items()}
 
     def close(self) -> dict[str, list[File]]:
-        """Close all files; tables without rows have none."""
+        """Close all files, and make them durable; tables without rows have none."""
         written: dict[str, list[File]] = {}
         for name, file in [*self._files.items(), *((name, file) for (name, _), file in self._settled.items())]:
             if (closed := file.close()) is not None:
                 written.setdefault(name, []).append(closed)
+        paths = (self.lake / name / file.path for name, files in written.items() for file in files)
+        durable.sync(paths, above=3)  # the table of checkpoints may not exist yet
         return written
 
     def discard(self) -> None:

@@ -22,6 +22,7 @@ from wirelake.lake.tables.rules import rules
 from wirelake.lake.tables.schema import times
 from wirelake.lake.views import View
 from wirelake.protocols.analyzer import NO_TIME, REQUEST, Exchange, Finding, SessionAnalyzer
+from wirelake.protocols.faults import VIOLATIONS
 from wirelake.protocols.request_pairs import PairColumns
 
 __all__ = [
@@ -66,8 +67,8 @@ def ends(protocol: str | None, rule: str) -> bool:
 
 
 def is_counted(protocol: str | None, rule: str) -> bool:
-    """Whether the rule is the specification's: only then its breaking counts as a violation."""
-    return _rule(protocol, rule)["severity"] != "info"
+    """Whether the specification forbids it: only then it counts as a violation. A rule that is not known counts."""
+    return _rule(protocol, rule)["severity"] in (None, *VIOLATIONS)
 
 
 def _time(at: int) -> int | None:
@@ -198,6 +199,7 @@ def violation_rows(found: Sequence[Judged]) -> pa.Table:
         "direction": [_SIDES[side] for side in of("to_server")],
         "rule": of("rule"),
         **{name: [one[name] for one in said] for name in ("clause", "severity", "origin", "text")},
+        "detail": of("detail"),
         "ended_session": [one.ended_session for one in found],
         **{name: of(name) for name in ("source", "offset", "length")},
         "observer": [one.observed.observer for one in found],

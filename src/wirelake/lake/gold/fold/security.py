@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.lake.gold.rules.registry import threats
+from wirelake.lake.tables.rules import threats
 from wirelake.lake.tables.security import TABLE, Threat
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW

@@ -60,6 +60,14 @@ class LinkCore:
         """A session is attached and its handshake is done."""
         return self.state.is_connected
 
+    @property
+    def has_progressed(self) -> bool:
+        """The connection, or the last one, was of use: the next may come soon.
+
+        RELINK-22: not if it ended before the peer accepted the announcement of closed channels, whatever it said until then.
+        """
+        return self.state.has_progressed and not self.inbox.is_announcing
+
     def events(self) -> list[SessionEvent]:
         """Take the events since the last call."""
         events, self.state.events = self.state.events, []
@@ -132,12 +140,12 @@ class LinkCore:
         """§1: a handshake agreed on this link."""
         self.owner, self.epoch, self.id, self.expires = owner, epoch, link_id, None
         self.state.now, self.state.is_connected, self.state.may_send = now, True, False
+        self.state.has_progressed = False
         self.state.output.clear()
         if resumed:
             self.state.output += self.inbox.restate()
             self.state.output.append(_RESUME)
             self.outbox.expect_resume()
-        self.state.has_progressed = False  # only now: `restate` depends on the connection before
         if self.has_said_shutdown:  # RELINK-23: sent again on every connection
             self.state.output.append(_SHUTDOWN)
         if not resumed:
@@ -153,6 +161,11 @@ class LinkCore:
             self.inbox.forget_connection()
             lifetime = self.options.link_lifetime
             self.expires = None if lifetime is None else now + lifetime
+
+    def refuse(self) -> None:
+        """RELINK-22: the peer itself closed the connection that was just detached; it was not reset."""
+        if not self.state.is_connected:
+            self.inbox.refuse()
 
     def take(self, kind: int, ids: tuple[bytes, ...], sequence: int | None, parts: tuple[bytes, ...]) -> None:
         """Take a packet of the peer; raise Violation if it breaks a rule."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count, repeat
+from typing import Final
 
-from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel, TombstonesForgotten
+from wirelake.protocols.relink.events import MessageReceived, PeerClosedChannel, TombstonesForgotten, TombstonesRefused
 from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.link.incoming_channel import DecidedMessage, IncomingChannel, ResultRun, Tombstone, tombstone_packets
 from wirelake.protocols.relink.link.sequence import is_behind
@@ -14,7 +15,10 @@ from wirelake.protocols.relink.messages import Closed
 from wirelake.protocols.relink.options import Options
 from wirelake.protocols.relink.wire import encode
 
-__all__ = ["Inbox"]
+__all__ = ["REFUSALS", "Inbox"]
+
+REFUSALS: Final = 5
+"""Connections that a peer closes at the announcement of closed channels before its owner is told which option it needs."""
 
 
 class Inbox:
@@ -50,6 +54,9 @@ class Inbox:
         self._ack_deadline: float | None = None
         self._barrier_deadline: float | None = None
         self._runs_since_ping = 0
+        self._closed_since_ping = 0
+        self._refusals = 0
+        """Connections that the peer closed at the announcement of closed channels, since it accepted one."""
 
     @property
     def deadline(self) -> float | None:
@@ -65,6 +72,11 @@ class Inbox:
     def barrier_deadline(self) -> float | None:
         """RELINK-22: when to ping, so that its pong lets us forget closed channels and results."""
         return self._barrier_deadline
+
+    @property
+    def is_announcing(self) -> bool:
+        """RELINK-22: this connection, or the last one, announced closed channels, and no pong has shown that the peer accepts it."""
+        return any(one.is_announced for one in self.tombstones.values())
 
     # Packets of the peer.
 
@@ -242,9 +254,8 @@ class Inbox:
         self._expected_closes = {channel for channel, incoming in self.channels.items() if incoming.closing}
         for incoming in self.channels.values():
             yield from incoming.restate()
-        self._forget_fruitless()
         for tombstone in self.tombstones.values():
-            tombstone.tellings += 1
+            tombstone.is_announced = True
             yield from tombstone_packets(tombstone)
         if not self._options.tombstones:
             self.tombstones.clear()
@@ -263,15 +274,31 @@ class Inbox:
         for one in self._provable():
             one.barrier = None
 
+    def refuse(self) -> None:
+        """RELINK-22: the peer itself closed the last connection. Right after an announcement, that may be because of it."""
+        announced = tuple(channel for channel, one in self.tombstones.items() if one.is_announced)
+        if not announced:
+            return
+        self._refusals += 1
+        if self._options.tombstones == "forgiving":
+            for channel in announced:
+                del self.tombstones[channel]
+            self._state.events.append(TombstonesForgotten(announced))
+            self._finish_waiting()
+        elif self._refusals == REFUSALS:
+            self._state.events.append(TombstonesRefused(announced))
+
     def pinged(self, ping: int) -> None:
         """RELINK-22, RELINK-28: a ping was sent; its pong will prove that the peer has all packets so far."""
-        self._barrier_deadline, self._runs_since_ping = None, 0
+        self._barrier_deadline, self._runs_since_ping, self._closed_since_ping = None, 0, 0
         for one in self._unproven():
             one.barrier = ping
 
     def ponged(self, ping: int) -> None:
         """The peer has all packets before this ping: they need not be repeated any more."""
         self._state.has_progressed = True
+        self._refusals = 0  # announcements are the first thing that is said on a connection, before any ping
+        had_room = len(self.tombstones) < self._options.max_tombstones
         for channel, tombstone in list(self.tombstones.items()):
             if tombstone.barrier is not None and tombstone.barrier <= ping:
                 del self.tombstones[channel]
@@ -279,33 +306,22 @@ class Inbox:
             if incoming.runs:
                 incoming.runs[:] = [run for run in incoming.runs if run.barrier is None or run.barrier > ping]
                 self._advance(incoming)
+        if not had_room:
+            self._finish_waiting()
 
     # Internal.
-
-    def _forget_fruitless(self) -> None:
-        """RELINK-22: forget closed channels whose restatement ended every connection.
-
-        The peer has forgotten them, too.
-        """
-        limit = self._options.max_tombstone_tellings
-        for tombstone in self.tombstones.values():
-            if self._state.has_progressed:
-                tombstone.tellings = 0
-        fruitless = tuple(one.channel for one in self.tombstones.values() if limit is not None and one.tellings >= limit)
-        for channel in fruitless:
-            del self.tombstones[channel]
-        if fruitless:
-            self._state.events.append(TombstonesForgotten(fruitless))
 
     def _open(self, channel: bytes) -> IncomingChannel:
         if self.is_shut:
             raise Violation(Fault.CHANNEL_AFTER_SHUTDOWN, channel.hex() or "the only channel")
         if len(self.channels) >= self._options.max_channels:
             raise Violation(Fault.CHANNELS_OVER_LIMIT, f"limit {self._options.max_channels}")
-        self.tombstones.pop(channel, None)
+        was_closed = self.tombstones.pop(channel, None) is not None
         self._expected_closes.discard(channel)
         self._state.incarnations += 1
         self.channels[channel] = incoming = IncomingChannel(channel, self._state.incarnations, transactional=self._transactional)
+        if was_closed and len(self.tombstones) + 1 >= self._options.max_tombstones:
+            self._finish_waiting()
         return incoming
 
     def _hold(self, incoming: IncomingChannel, parts: tuple[bytes, ...]) -> None:
@@ -344,11 +360,11 @@ class Inbox:
 
         Acknowledge now, before closed, when the channel is drained, or later with others.
         """
-        if incoming.is_done:
-            self._finish(incoming)
-        elif not self._state.is_connected:
+        if incoming.is_done and self._finish(incoming):
             return
-        elif incoming.consumed - incoming.announced_consumed >= self._ack_every:
+        if not self._state.is_connected:
+            return
+        if incoming.consumed - incoming.announced_consumed >= self._ack_every:
             self._send_consumed(incoming)
         else:
             self._due_later[incoming.channel] = incoming
@@ -363,30 +379,40 @@ class Inbox:
         if incoming.consumed > incoming.announced_consumed:
             self._state.output.append(incoming.consumed_packet())
 
-    def _finish(self, incoming: IncomingChannel) -> None:
-        """RELINK-22: send consumed if it moved, then closed, and keep a tombstone.
+    def _finish(self, incoming: IncomingChannel) -> bool:
+        """RELINK-22: send consumed if it moved, then closed, and keep a tombstone; return whether that is done.
 
-        Without a connection the next `restate` sends them.
+        Without a connection the next `restate` sends them. A close waits while there are `max_tombstones`: none is forgotten for it.
         """
         channel = incoming.channel
         if not incoming.is_done or self.channels.get(channel) is not incoming:
-            return
+            return False
+        is_announced_later = bool(self._options.tombstones)
+        if is_announced_later and len(self.tombstones) >= self._options.max_tombstones:
+            return False
         del self.channels[channel]
         self._due_now.pop(channel, None)
         self._due_later.pop(channel, None)
         if self._state.is_connected:
             self._send_consumed(incoming)  # §3.1: a sender may wait for consumed alone
             self._state.output.append(encode(Closed((channel,))))
-        if self._options.tombstones or not self._state.is_connected:
+        if is_announced_later or not self._state.is_connected:
             self.tombstones[channel] = Tombstone(channel, incoming.consumed, incoming.runs)
+            self._closed_since_ping += 1
             self._plan_barrier()
-            if len(self.tombstones) > self._options.max_tombstones:
-                del self.tombstones[next(iter(self.tombstones))]
+        return True
+
+    def _finish_waiting(self) -> None:
+        """RELINK-22: answer closes that waited until another tombstone went."""
+        for incoming in [one for one in self.channels.values() if one.is_done]:
+            self._finish(incoming)
 
     def _plan_barrier(self) -> None:
         if not self._state.is_connected:
             return
-        if self._runs_since_ping > self._options.max_result_runs // 4:  # before `max_result_runs` stops results
+        # Before `max_result_runs` stops results, and `max_tombstones` stops answers to close.
+        options = self._options
+        if self._runs_since_ping > options.max_result_runs // 4 or self._closed_since_ping > options.max_tombstones // 4:
             self._barrier_deadline = self._state.now
         elif self._barrier_deadline is None:
             self._barrier_deadline = self._state.now + self._options.barrier_delay

@@ -35,8 +35,8 @@ class Tombstone(msgspec.Struct):
     last: int
     runs: list[ResultRun]
     barrier: int | None = None
-    tellings: int = 0
-    """Resumes in a row that restated it on connections that ended without progress."""
+    is_announced: bool = False
+    """A resume has restated it, on this connection or the last one."""
 
 
 class DecidedMessage(NamedTuple):

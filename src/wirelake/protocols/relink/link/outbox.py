@@ -264,6 +264,7 @@ class Outbox:
         self.channels[channel] = outgoing = OutgoingChannel(
             channel, transactional=self._transactional, reopened=channel in self._closed_before, limits=self._options.limits
         )
+        self._closed_before.pop(channel, None)  # the channel knows it; its place is that of the last closing
         return outgoing
 
     def _decide(self, outgoing: OutgoingChannel, last: int, *, commit: bool) -> None:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from wirelake.protocols.relink.events import MessagesResolved, Outcome, Unresolved
+from wirelake.protocols.relink.faults import Fault, Violation
 from wirelake.protocols.relink.limits import PacketLimits
 from wirelake.protocols.relink.link.sequence import on_wire, reach
 from wirelake.protocols.relink.messages import Close, Commit, Message, Rollback
@@ -48,6 +49,8 @@ class OutgoingChannel:
         self.consumed = first - 1
         self.result = first - 1
         """RELINK-27: the target of the last result."""
+        self.rolled_back = (first, first - 1)
+        """The last run of messages that were rolled back and are done: its first and last."""
         self.decided = first - 1
         """RELINK-26: the last message that was committed or rolled back."""
         self.announced_decision = first - 1
@@ -169,7 +172,9 @@ class OutgoingChannel:
         return self.settle(reach(self.consumed, sequence, self.sent - self.consumed), Outcome.UNKNOWN)
 
     def take_result(self, sequence: int | None, *, success: bool) -> list[MessagesResolved]:
-        """RELINK-27: the result of every committed message up to this one."""
+        """RELINK-27: the result of every committed message up to this one. §3.2: after a rollback it has a number."""
+        if sequence is None and self._is_rolled_back(self.result + 1):
+            raise Violation(Fault.RESULT_UNNUMBERED, f"message {on_wire(self.result + 1)} of {self.channel.hex()}")
         last = reach(self.result, sequence, self.announced_decision - self.result)
         self.result = last
         return self.settle(last, Outcome.COMMITTED if success else Outcome.UNCOMMITTED)
@@ -182,6 +187,9 @@ class OutgoingChannel:
             stop, outcome = last, Outcome.CONSUMED
             if self.transactional:
                 stop, outcome = self._decision(last, committed)
+            if outcome is Outcome.ROLLED_BACK:
+                first, before = self.rolled_back
+                self.rolled_back = (first if before == self.consumed else self.consumed + 1, stop)
             resolved.append(MessagesResolved(self.channel, self.consumed + 1, stop, outcome))
             self.consumed = stop
         self.decided = max(self.decided, self.consumed)
@@ -216,6 +224,13 @@ class OutgoingChannel:
             yield Unresolved(self.channel, number, next(payloads) if number > self.received else None, outcome)
 
     # Internal.
+
+    def _is_rolled_back(self, number: int) -> bool:
+        """Whether this message was rolled back, in the last run that is done or the first that is not."""
+        first, last = self.rolled_back
+        if first <= number <= last:
+            return True
+        return bool(self.decisions) and self.consumed < number <= self.decisions[0][0] and not self.decisions[0][1]
 
     def _decision(self, last: int, committed: Outcome) -> tuple[int, Outcome]:
         if not self.decisions:

@@ -6,7 +6,7 @@
 | int32, int64, uint64 | `Int32`, `Int64`, `UInt64`, each an `int` | the same; a plain `int` goes as the first of the three that holds it |
 | double | `float` | `float` |
 | string | `str` | `str` |
-| dateTime | `DateTime`, exact to 100 ns | `DateTime`, or a `datetime` that knows its zone |
+| dateTime | `datetime` in UTC; a `DateTime`, exact to 100 ns, if it is finer | the same; a `datetime` knows its zone |
 | guid | `UUID` | `UUID` |
 | list | `tuple` | `tuple` or `list` |
 | complex types | the frozen values below; `Call`, `Response`, `Error` | the same |
@@ -55,6 +55,7 @@ __all__ = [
     "integer",
     "moment",
     "moment_text",
+    "native",
     "parse",
     "to_datetime",
     "written",
@@ -309,6 +310,13 @@ def from_datetime(value: datetime) -> DateTime:
 def to_datetime(value: DateTime) -> datetime:
     """The same moment in UTC, the tenths of a microsecond dropped."""
     return datetime(1, 1, 1, tzinfo=UTC) + timedelta(microseconds=value.ticks // 10)
+
+
+def native(value: Any) -> Any:
+    """A value as Python has it: a DateTime that a datetime can hold as a datetime, also in lists."""
+    if type(value) is DateTime:
+        return value if value.ticks % 10 else to_datetime(value)
+    return tuple(map(native, value)) if type(value) is tuple else value
 
 
 def _refused(data_type: str, text: str) -> NoReturn:
