@@ -53,7 +53,7 @@ AS_SQL = {
     "event_mesh": {"exchanges": "e3b0c44298fc1c14", "violations": "c4141fe99e7fd2d5", "sessions": "f258ab4fbb430dc0"},
     "relink": {"exchanges": "e8dcdc6cdcc49f2b", "violations": "f60828c0a21a638d", "sessions": "da26ea892a9c372e"},
     "wolpertinger": {"exchanges": "5b3f07349708f892", "violations": "5728fd036f01c6fa", "sessions": "a3bd64d300c8f912"},
-    "yamp": {"exchanges": "85c393dc4c3531df", "violations": "572f37511eb22fe3", "sessions": "38050b86feee4d28"},
+    "yamp": {"exchanges": "85c393dc4c3531df", "violations": "5969b0b6a9929497", "sessions": "38050b86feee4d28"},
 }
 """Fingerprints of the rows that SQL gave.
 
