@@ -85,9 +85,9 @@ def test_findings_are_told_with_their_origin_and_info_is_counted_nowhere(told):
 
 FINGERPRINTS = {
     "exchanges": "2d3a9f39b8cf2198",
-    "violations": "6d5740b6919a4906",
-    "sessions": "754710f7e2407271",
-    "security": "c70cd14991f00803",
+    "violations": "6e2313da210bf548",
+    "sessions": "fdc2ced91e8da170",
+    "security": "2e120b7d5ec68fe2",
     "metrics": "4feef05393b14bc7",
     "topology": "b3d5063eedad39b7",
 }
