@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import tarfile
 from pathlib import Path
+from urllib.request import urlopen
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from tests.capture.build import Talk, pcap
+from tests.explore.served import served
 from tests.lake import in_process
 from tests.lake.in_process import without_spark  # noqa: F401 - a fixture
 from tests.lake.relink_sessions import START_NS, STORY
@@ -21,6 +23,7 @@ from wirelake.capture.blocks.read_file import read
 from wirelake.capture.blocks.read_split import read_split, read_tasks
 from wirelake.capture.files.identity import identify
 from wirelake.capture.record.recorder import Recorder
+from wirelake.cli.main import run
 from wirelake.explore.model import observers, sessions
 from wirelake.explore.model.database import Database
 from wirelake.explore.query import every_view, opened, query
@@ -329,3 +332,20 @@ def test_files_of_a_rotated_capture_are_one_observer(views, tmp_path, without_sp
     assert totals(lake) == totals(built(tmp_path / "one", [views["client"]]))
     (session,) = rows(lake, "sessions")
     assert (session["messages_to_server"], session["connections"], session["link"]) == (12, 2, None)
+
+
+def test_the_page_and_the_command_of_each_session_compare_its_observers(tmp_path, without_spark, capsys):  # noqa: F811
+    ends = [decoded(told(tmp_path / f"{role}.pcapng", role, observer=f"the {role}")) for role in ("client", "server")]
+    lake = built(tmp_path / "lake", ends)
+    ids = [row["session_id"].hex() for row in rows(lake, "sessions")]
+    assert len(ids) == 2
+    with served(lake) as address:
+        for session_id in ids:
+            assert run(["session", str(lake), session_id]) == 0
+            shown = capsys.readouterr().out
+            page = urlopen(f"{address}/sessions/{session_id}?view=transcript").read().decode()  # noqa: S310 - our own server
+            for text in (shown, page):
+                assert "the client" in text
+                assert "the server" in text
+            assert "seen by the client (client): 25 messages; 0 missing, 0 more" in shown
+            assert page.count("/messages/") >= 25
