@@ -21,6 +21,7 @@ from wirelake import protocols
 from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.read_file import read
 from wirelake.capture.blocks.read_split import read_split, read_tasks
+from wirelake.capture.files.growing import Follower, Limits, Offset
 from wirelake.capture.files.identity import identify
 from wirelake.capture.record.recorder import Recorder
 from wirelake.cli.main import run
@@ -32,8 +33,10 @@ from wirelake.lake.decode.decoder import DecodeOptions, Decoder
 from wirelake.lake.decode.index_rows import INPUTS
 from wirelake.lake.gold.fold.checkpoints import CheckpointRules
 from wirelake.lake.gold.incremental import index
-from wirelake.lake.sources import plan
+from wirelake.lake.sources import intake, plan
 from wirelake.lake.store import commit, delta, journal, snapshot
+from wirelake.lake.store.progress import positions
+from wirelake.lake.store.removal import Removal
 from wirelake.lake.tables.catalog import GOLD, TABLES, table
 from wirelake.lake.tables.index import INDEX_TABLES
 
@@ -349,3 +352,20 @@ def test_the_page_and_the_command_of_each_session_compare_its_observers(tmp_path
                 assert "the server" in text
             assert "seen by the client (client): 25 messages; 0 missing, 0 more" in shown
             assert page.count("/messages/") >= 25
+
+
+def test_a_name_that_was_given_is_kept_with_the_source(tmp_path, without_spark):  # noqa: F811
+    """The rest of a file keeps it, whatever a later ingest says. A file that is read again gets the new one."""
+    known, fresh = (identify(str(told(tmp_path / f"{name}.pcapng", name))) for name in ("client", "server"))
+    lake = built(tmp_path / "lake", [decoded(known.path, "bob")])
+    for name in ("ledger", "messages", "relink", "connections", "exchanges", "sessions"):
+        assert {row["observer"] for row in rows(lake, name)} == {"bob"}, name
+    rest = intake.named(lake, intake.Plan(fresh=[known, fresh], read={known.id: 9}), "alice")
+    assert [source.observer for source in rest.fresh] == ["bob", "alice"]
+    removal = Removal(frozenset([known.id]), frozenset([known.path]))
+    for given, wanted in (("alice", ["alice", "alice"]), ("", ["bob", ""])):
+        again = intake.named(lake, intake.Plan(fresh=[known, fresh], removal=removal), given)
+        assert [source.observer for source in again.fresh] == wanted
+    (position,) = positions(lake).all
+    assert Follower([position], observer="alice").latest(Offset(), [known.path], Limits()).files[0].observer == "bob"
+    assert Follower(observer="alice").latest(Offset(), [known.path], Limits()).files[0].observer == "alice"
