@@ -58,7 +58,7 @@ def test_what_was_recorded_is_read_in_order_with_its_times_and_places(tmp_path):
     (block,) = blocks
     (flow,) = block.flows
     assert flow.session_id == recorded_session_id(name.hex())
-    assert (flow.protocol, flow.transport, flow.known_by, flow.observed_by) == ("emp", "tcp", "tag", "client")
+    assert (flow.protocol, flow.transport, flow.known_by, flow.observer_kind) == ("emp", "tcp", "tag", "client")
     assert (flow.client.address, flow.client.port, flow.server.port) == ("127.0.0.1", 5000, 5040)
     assert [(event.what, event.by, event.detail) for event in block.events] == [
         ("opened", "client", ""),
@@ -79,7 +79,7 @@ def test_a_recording_server_sees_the_same_client(tmp_path):
     (flow,) = block.flows
     assert talk_of([block]) == [(1, b"question"), (0, b"answer")]
     assert (flow.client.address, flow.client.port, flow.server.port) == ("::1", 777, 5040)
-    assert (flow.protocol, flow.transport, flow.observed_by) == ("yamp", "websocket", "server")
+    assert (flow.protocol, flow.transport, flow.observer_kind) == ("yamp", "websocket", "server")
 
 
 def test_an_end_that_is_no_ip_address_keeps_its_name(tmp_path):

@@ -160,7 +160,7 @@ class StepReader:
         self._partitioned = partitioned
         self._accounting = Accounting([span.at for span in spans])
         self._packer = Packer(source, rank, buckets, spans, self._accounting)
-        self._recording_reader = RecordingReader(ports, protocols, self._accounting)
+        self._recording_reader = RecordingReader(ports, protocols, self._accounting, source.observer)
 
     def warm(self, steps: Iterator[tuple[int, bytes, np.ndarray[Any, Any]]]) -> None:
         """Add the packets of windows before the walk (base, data, records)."""

@@ -66,6 +66,8 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether it was read as a file that does not grow."""
     prefixes: bytes = b""
     """The hashes of its prefixes; see `identity.prefixes`."""
+    observer: str = ""
+    """The name of its observer, if one was given."""
 
 
 class Offset(msgspec.Struct, frozen=True):
@@ -100,7 +102,11 @@ class _FileStat(NamedTuple):
 class Follower:
     """Finds out, again and again, how far files can be read."""
 
-    def __init__(self, known: Iterable[KnownFile] = (), *, settle: float = 0.0, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, known: Iterable[KnownFile] = (), *, settle: float = 0.0, now: Callable[[], float] = time.time, observer: str = ""
+    ) -> None:
+        """`observer` is the name of the observer of files that are not known."""
+        self._observer = observer
         self._known = {one.source.id: one for one in known}
         self._settle = settle
         """Seconds without a change after which a compressed file, or one without a packet, is read."""
@@ -234,7 +240,8 @@ class Follower:
         mark, prefixes = (identity.mark(source, match.end), identity.prefixes(source, match.end)) if match.end else (b"", b"")
         fields = _at(here, match.end, mark)
         position = Position(source.path, match.source.id, begins.ts if begins else 0, here, *fields)
-        return msgspec.structs.replace(position, prefixes=prefixes)
+        observer = known[match.source.id].source.observer if match.source.id in known else self._observer
+        return msgspec.structs.replace(position, prefixes=prefixes, observer=observer)
 
     def _cut_of(self, source: Source, here: list[KnownFile], stat: _FileStat) -> KnownFile | None:
         """Return the known file that was at this path and longer, if this may be a part of it.
@@ -275,12 +282,15 @@ class Follower:
         here = (end, container)
         if is_whole and end >= size:
             over = Position(position.path, position.id, position.begins, position.base, *_at(here, size, mark))
-            return msgspec.structs.replace(over, is_over=True, is_quiet=True, since=position.at, digest=digest, prefixes=prefixes)
+            return msgspec.structs.replace(
+                over, observer=position.observer, is_over=True, is_quiet=True, since=position.at, digest=digest, prefixes=prefixes
+            )
         warm, near = (position.near, here) if position.near[0] <= end - WARM else (position.warm, position.near)
         starts = (*position.spans, position.at)
         first = max((number for number, at in enumerate(starts) if at <= end - REACH), default=0)
         fields = (end, size, mark, position.at, digest, here[1], warm, near, starts[first:])
-        return Position(position.path, position.id, position.begins, position.base, *fields, is_quiet=is_whole, prefixes=prefixes)
+        moved = Position(position.path, position.id, position.begins, position.base, *fields, is_quiet=is_whole, prefixes=prefixes)
+        return msgspec.structs.replace(moved, observer=position.observer)
 
     def _as_known(self, position: Position) -> KnownFile:
         """Return a position as a known file, with the hashes of its bytes."""
@@ -290,7 +300,8 @@ class Follower:
         )
         if position.digest and position.at > position.since:
             spans = (*spans, (position.since, position.at - position.since, position.digest))
-        return KnownFile(Source(position.path, position.id, position.at), position.at, position.mark, spans, position.prefixes)
+        source = Source(position.path, position.id, position.at, position.observer)
+        return KnownFile(source, position.at, position.mark, spans, position.prefixes)
 
     def _is_complete(self, position: Position, source: Source, stat: _FileStat) -> bool:
         """Whether a quiet file is read whole: it is compressed with a complete stream, or is no capture."""
@@ -362,5 +373,9 @@ def micro_batches(start: Offset, end: Offset) -> list[ReadTask]:
         if position.since == old.at:
             spans[-1] = msgspec.structs.replace(spans[-1], mark=position.digest)
         split = Split(old.at, EVERYTHING if position.is_over else position.at, old.known, old.warm, growing=not position.is_quiet)
-        tasks.append(ReadTask(Source(position.path, position.id, position.size), split, spans, position.is_over, rank))
+        tasks.append(
+            ReadTask(
+                Source(position.path, position.id, position.size, position.observer, position.begins), split, spans, position.is_over, rank
+            )
+        )
     return tasks

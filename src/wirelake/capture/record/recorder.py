@@ -95,7 +95,10 @@ class Recorder:
         watch: Callable[[bytes], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
         new_id: Callable[[], bytes] = lambda: secrets.token_bytes(8),
+        observer: str | None = None,
     ) -> None:
+        """Open the first file. `observer` names what this recorder saw, in all its files; None: at random, empty: not at all."""
+        self.observer = secrets.token_hex(4) if observer is None else observer
         self._path = Path(path)
         self._watch = watch
         self._protocol = protocol

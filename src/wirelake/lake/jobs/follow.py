@@ -118,7 +118,9 @@ class _Run:
         keys: TrustStore | None,
         keyring: Keyring | None,
         on_commit: Callable[[MicroBatch, float], None],
+        observer: str = "",
     ) -> None:
+        self._observer = observer
         self._spark, self.lake, self._folder, self._options = spark, lake, folder, options
         self._decode, self._ports, self._keys, self._keyring, self._on_commit = decode, ports, keys, keyring, on_commit
         self._held = ExitStack()
@@ -150,6 +152,7 @@ class _Run:
             "max_files": str(self._options.max_files),
             "max_bytes": str(self._options.max_bytes),
             "ports": msgspec.json.encode(self._ports).decode(),
+            "observer": self._observer,
         }
         self._spark.dataSource.register(FollowSource)
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "follow")
@@ -252,6 +255,7 @@ def follow(
     late_seconds: float | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
+    observer: str = "",
     stop: threading.Event | None = None,
     on_commit: Callable[[MicroBatch, float], None] = lambda _micro_batch, _now: None,
     on_build: Callable[[str], None] = lambda _: None,
@@ -286,7 +290,9 @@ def follow(
         session: SparkSession = spark() if callable(spark) else spark
         _refuse_connect(session)
         index.extend(session, root, delta.batch(root, ledger.TABLE) or 0)  # micro-batches only add to an index that has all before
-        run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, on_commit)
+        run = _Run(
+            session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, on_commit, observer
+        )
         run.result.resumed = resumed
         gold = _GoldRefresher(session, root, keys, chosen)
         try:
