@@ -6,18 +6,22 @@ import asyncio
 import gzip
 import threading
 import time
+from functools import partial
 
 import msgspec
+import pytest
 from tests.peers.wolpertinger.world import called, line
 from tests.peers.world import ANY, BYE, HELLO, QUIET, raw_client, run, until
 from tests.peers.yamp import world as yamp_world
 from tests.protocols.yamp import speech
 
 from wirelake.peers import emp, yamp
+from wirelake.peers.turns import in_thread
 from wirelake.protocols.emp.messages import Compression, Data, Scheme
 from wirelake.protocols.emp.session import Session as EmpSession
 from wirelake.protocols.emp.state_machine import Speaker as EmpSpeaker
 from wirelake.protocols.emp.wire import encode
+from wirelake.protocols.weight import NODE, OTHER
 from wirelake.protocols.wolpertinger.options import Options as WolpertingerOptions
 from wirelake.protocols.wolpertinger.session import Session
 from wirelake.protocols.wolpertinger.state_machine import Speaker
@@ -217,3 +221,67 @@ def test_the_outcome_of_a_job_after_the_end_of_its_session_is_dropped():
     session.finish(job(), 0.0)
     assert session.events() == []
     assert session.job is None
+
+
+def test_what_a_large_body_and_the_messages_behind_it_take_is_counted_until_they_are_delivered():
+    session = YampSession(YampSpeaker.SERVER, yamp.Options(max_body_inline=1000), draw=bytes)
+    session.start(0.0)
+    session.receive(speech.handshake(), 0.0)
+    session.events()
+    count = 100_000
+    body, behind = b"[" + b"[]," * (count - 1) + b"[]]", speech.event(body=b"1") * 100
+    session.receive(speech.event(body=body) + behind, 0.0)
+    session.forget_taken()
+    assert len(body) + len(behind) <= session.unfinished <= 3 * len(body), "bytes: nothing is known of the objects"
+    session.finish(session.job(), 0.0)
+    assert session.unfinished >= NODE * count, "its items are counted before objects are made"
+    assert session.events() == []
+    session.finish(session.job(), 0.0)
+    events = session.events()
+    assert len(events) == 101
+    assert NODE * count <= events[0].memory <= 3 * NODE * count
+    assert session.job is None
+    assert session.unfinished == 0
+
+
+def test_an_own_serializer_counts_by_bytes_until_its_body_is_weighed():
+    text = b'"' + b"x" * 5000 + b'"'
+
+    class Own:
+        serialize = staticmethod(msgspec.json.encode)
+        parse = staticmethod(msgspec.json.decode)
+
+    own = yamp.Options(max_body_inline=1000, serializers=STANDARD.adding("json", Own()))
+    session = YampSession(YampSpeaker.SERVER, own, draw=bytes)
+    session.start(0.0)
+    session.receive(speech.handshake() + speech.event(body=text), 0.0)
+    session.finish(session.job(), 0.0)
+    assert session.unfinished >= OTHER * len(text)
+    session.finish(session.job(), 0.0)
+    assert 5000 <= session.events()[-1].memory <= 6000
+
+
+def test_jobs_are_done_one_after_the_other_and_not_if_nobody_waits():
+    async def main():
+        may, begun = threading.Event(), []
+
+        def job(number):
+            begun.append(number)
+            assert may.wait(30)
+            if number == 2:
+                raise KeyError(number)
+            return number
+
+        outcomes = [in_thread(partial(job, number)) for number in range(4)]
+        outcomes[1].cancel()
+        await until(lambda: begun)
+        await asyncio.sleep(0.01)
+        assert begun == [0]
+        may.set()
+        assert await outcomes[0] == 0
+        with pytest.raises(KeyError):
+            await outcomes[2]
+        assert await outcomes[3] == 3
+        assert begun == [0, 2, 3]
+
+    run(main)

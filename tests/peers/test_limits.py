@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ STUCK = 0.15
 MSGPACK = b"\0\0\1\7msgpack"
 EMPTY_LISTS = b"\xdd" + struct.pack(">I", 40_000) + b"\x90" * 40_000
 """40 KB that become 2.9 MB."""
+LARGE_LISTS = b"\xdd" + struct.pack(">I", 150_000) + b"\x90" * 150_000
+"""150 KB that become 11 MB, in a thread."""
 UPGRADE = (
     b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
@@ -103,6 +106,14 @@ def events_for_subscribers(address):
     return [say(address, [MSGPACK, *(yamp_message(5, number, b"news", EMPTY_LISTS) for number in range(20))]) for _ in range(5)]
 
 
+def bodies_in_work(address):
+    def connect(number):
+        return say(address, [MSGPACK, yamp_message(6, number, b"sleep", LARGE_LISTS) + yamp_message(5, number, b"news", b"") * 3000])
+
+    with ThreadPoolExecutor(12) as pool:
+        return list(pool.map(connect, range(12)))
+
+
 def half_frames(address):
     """The beginning of a frame of 16 MB: one binary message of a client."""
     frame = b"\x82\xff" + (16_000_000).to_bytes(8) + bytes(4)
@@ -123,6 +134,7 @@ ATTACKS = {
     "small requests": ("emp", small_requests, HOST),
     "unread answers": ("emp", unread_answers, HOST),
     "bodies as objects": ("yamp", bodies_as_objects, HOST),
+    "bodies in work": ("yamp", bodies_in_work, HOST),
     "half frames": ("yamp over WebSocket", half_frames, HOST),
     "events for subscribers": ("yamp", events_for_subscribers, HOST),
     "fragments": ("wolpertinger", fragments, HOST),

@@ -8,12 +8,10 @@ from typing import Any, Final, Generic, TypeVar
 
 from wirelake.protocols.buffer import LARGE, Buffer, Frames
 
-__all__ = ["PARSED", "StreamSession"]
+__all__ = ["StreamSession"]
 
 DEFERRED: Final = 256
 """Bytes of memory that a frame takes beside its bytes while it waits behind a job."""
-PARSED: Final = 8
-"""Bytes of memory for each byte of a body, while a job makes objects of it."""
 
 EventT = TypeVar("EventT")
 Incoming = tuple[bytes, list[int], list[int]]
@@ -130,6 +128,8 @@ class StreamSession(Generic[EventT]):
         if self.ended is not None:
             return
         self._take_outcome(outcome)
+        if self.job is not None:  # another step of the same
+            return
         enough = self.inflated + self.inflated_a_turn
         for taken, row, parts in self._incoming:
             if self.ended is not None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = ["weigh"]
+__all__ = ["LONG", "NODE", "OTHER", "WIDEST", "weigh"]
 
 NODE: Final = 80
 """Bytes of a node of a body: what an empty list takes, and its place in another."""

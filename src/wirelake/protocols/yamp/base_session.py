@@ -12,14 +12,13 @@ from typing import Any, Final
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
 from wirelake.protocols.kernel import FAULT, KIND, START
 from wirelake.protocols.reply_timer import ReplyClock
-from wirelake.protocols.stream_session import PARSED, StreamSession
-from wirelake.protocols.weight import weigh
+from wirelake.protocols.stream_session import StreamSession
 from wirelake.protocols.yamp.events import Ended, Ending, Noticed, Opened, PongReceived, SessionEvent
 from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Close, CloseRedirect, Handshake, Message, Ping, Pong, name_of
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options, Serializer
 from wirelake.protocols.yamp.scanner import CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, ROW_COLUMNS, UID_SIZE
-from wirelake.protocols.yamp.serializers.bodies import BodyRejected, attempt
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, LargeBody
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.wire import BUILDERS, buffer, encode, message, scan
 
@@ -83,7 +82,7 @@ class BaseSession(StreamSession[SessionEvent]):
         self._serializer: Serializer = options.serializers[options.serializer]
         self._buffer = buffer(options.limits)
         self._inline = options.max_body_inline
-        self._then: Callable[[Any, int], None] | None = None
+        self._then: Callable[[Any], None] | None = None
         """What takes the outcome of `job`."""
         self._datagram = b""
         self._output: list[bytes] = []
@@ -251,14 +250,26 @@ class BaseSession(StreamSession[SessionEvent]):
     # Internals.
 
     def _parse_apart(self, data: bytes, then: Callable[[Any, int], None]) -> None:
-        """Let the owner parse a body, and go on with what `attempt` makes of it, and with its weight."""
-        self.job, self._then = partial(_parse, self._serializer, data), then
-        self._in_work = (PARSED + 1) * len(data)
+        """Let the owner parse a body, and go on with what `attempt` makes of it, and with its weight.
+
+        First its items are counted, so that its objects are in the account before they are made.
+        """
+        body = LargeBody(self._serializer, data)
+        self._start_job(body.examine, len(data), partial(self._take_examined, body, len(data), then))
+
+    def _take_examined(self, body: LargeBody, size: int, then: Callable[[Any, int], None], rejected: BodyRejected | None) -> None:
+        if rejected is not None:
+            then(rejected, 0)
+        else:
+            self._start_job(body.build, size + body.memory, lambda built: then(built, body.memory))
+
+    def _start_job(self, job: Callable[[], Any], memory: int, then: Callable[[Any], None]) -> None:
+        self.job, self._in_work, self._then = job, memory, then
 
     def _take_outcome(self, outcome: Any) -> None:
         then, self._then = self._then, None
         if then is not None:
-            then(*outcome)
+            then(outcome)
 
     def _take_row(self, data: bytes, row: list[int], _: list[int], now: float) -> None:
         self._take(data, row, now)
@@ -395,9 +406,3 @@ class BaseSession(StreamSession[SessionEvent]):
             self._notice(Fault.PONG_UNSOLICITED)
             return
         self._events.append(PongReceived(pong.payload))
-
-
-def _parse(serializer: Serializer, data: bytes) -> tuple[Any, int]:
-    """A body, or what `attempt` makes of it, and the bytes of memory it takes."""
-    body = attempt(serializer, data)
-    return body, 0 if isinstance(body, BodyRejected) else weigh(body, len(data))

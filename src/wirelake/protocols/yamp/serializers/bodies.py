@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
+from wirelake.protocols.weight import LONG, NODE, OTHER, WIDEST, weigh
 from wirelake.protocols.yamp.faults import Fault
-from wirelake.protocols.yamp.serializers.registry import Serializer
+from wirelake.protocols.yamp.serializers.registry import Examiner, Serializer
 
-__all__ = ["BodyRejected", "attempt", "pack", "pack_text", "unpack"]
+__all__ = ["BodyRejected", "LargeBody", "attempt", "pack", "pack_text", "unpack"]
 
 LARGE: Final = 64 * 1024
 """Bytes of a body from which it is parsed without the garbage collector.
@@ -59,6 +60,39 @@ def attempt(serializer: Serializer, data: bytes) -> Any:
         return unpack(serializer, data)
     except BodyRejected as rejected:
         return rejected
+
+
+class LargeBody:
+    """A body that is parsed in two steps, each a job: what it will take, then its objects."""
+
+    def __init__(self, serializer: Serializer, data: bytes) -> None:
+        self._serializer = serializer
+        self._data = data
+        self._items: int | None = None
+        self.memory = OTHER * len(data)
+        """Bytes of memory that its objects take, about."""
+
+    def examine(self) -> BodyRejected | None:
+        """See Examiner: bytes that are beyond the bounds are rejected."""
+        if isinstance(self._serializer, Examiner):
+            try:
+                self._items = self._serializer.examine(self._data)
+            except Exception as reason:
+                return BodyRejected(str(reason) or repr(reason))
+            self.memory = NODE * self._items + WIDEST * len(self._data)
+        return None
+
+    def build(self) -> Any:
+        """The body, or the BodyRejected; weighs it, unless it has so many items that these tell enough."""
+        parse = self._serializer.build if isinstance(self._serializer, Examiner) else self._serializer.parse
+        try:
+            with _without_collector():
+                body = parse(self._data)
+        except Exception as reason:
+            return BodyRejected(str(reason) or repr(reason))
+        if self._items is None or len(self._data) > LONG * self._items:
+            self.memory = weigh(body, len(self._data))
+        return body
 
 
 def unpack(serializer: Serializer, data: bytes) -> Any:

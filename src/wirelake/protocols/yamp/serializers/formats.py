@@ -27,13 +27,17 @@ class Bson:
     def __init__(self, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         bson = library("bson")
         self.serialize = bson.encode
-        self._parse = bson.decode
+        self.build = bson.decode
         self._bounds = bounds
+
+    def examine(self, data: bytes, /) -> int:
+        """See Examiner."""
+        return check(walk_bson, data, self._bounds)[0]
 
     def parse(self, data: bytes, /) -> Any:
         """The document; raises TooMuch if it goes beyond the bounds."""
-        check(walk_bson, data, self._bounds)
-        return self._parse(data)
+        self.examine(data)
+        return self.build(data)
 
 
 class Cbor:
@@ -58,11 +62,20 @@ class Cbor:
             raise TooMuch(f"a number of {len(value)} bytes: over {self._bounds.max_digits} digits (max_digits)")
         return int.from_bytes(value)
 
-    def parse(self, data: bytes, /) -> Any:
-        """The item; raises TooMuch if it goes beyond the bounds."""
-        _, end = check(walk_cbor, data, self._bounds)
+    def examine(self, data: bytes, /) -> int:
+        """See Examiner."""
+        count, end = check(walk_cbor, data, self._bounds)
         if end < len(data):
             raise ValueError(f"{len(data) - end} bytes after the item")
+        return count
+
+    def parse(self, data: bytes, /) -> Any:
+        """The item; raises TooMuch if it goes beyond the bounds."""
+        self.examine(data)
+        return self.build(data)
+
+    def build(self, data: bytes, /) -> Any:
+        """See Examiner."""
         return self._library.loads(data, allow_duplicate_keys=False, max_depth=self._bounds.max_depth, semantic_decoders=self._tags)
 
 

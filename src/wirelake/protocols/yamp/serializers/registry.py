@@ -19,7 +19,7 @@ A body is any value that the application hands over.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -27,7 +27,7 @@ from wirelake.errors import UsageError
 from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds, check, check_json
 from wirelake.protocols.yamp.serializers.structure import walk_msgpack
 
-__all__ = ["OPAQUE", "STANDARD", "Bounds", "Json", "Msgpack", "Opaque", "Registry", "Serializer"]
+__all__ = ["OPAQUE", "STANDARD", "Bounds", "Examiner", "Json", "Msgpack", "Opaque", "Registry", "Serializer"]
 
 LONGEST_NAME: Final = 255
 """YAMP-6: bytes in the name of a serializer."""
@@ -43,6 +43,17 @@ class Serializer(Protocol):
         """The body of bytes."""
 
 
+@runtime_checkable
+class Examiner(Protocol):
+    """A serializer that can say what a body takes before it makes objects of it."""
+
+    def examine(self, data: bytes, /) -> int:
+        """The items of a body, at most; raises TooMuch if it goes beyond the bounds."""
+
+    def build(self, data: bytes, /) -> Any:
+        """The body of bytes that were examined."""
+
+
 class Json:
     """JSON; with a type, bodies that do not fit it are refused.
 
@@ -51,13 +62,17 @@ class Json:
 
     def __init__(self, of: Any = Any, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.serialize = msgspec.json.Encoder().encode
-        self._parse = msgspec.json.Decoder(of).decode
+        self.build = msgspec.json.Decoder(of).decode
         self._bounds = bounds
+
+    def examine(self, data: bytes, /) -> int:
+        """See Examiner."""
+        return check_json(data, self._bounds)
 
     def parse(self, data: bytes, /) -> Any:
         """The value; raises TooMuch if it goes beyond the bounds."""
-        check_json(data, self._bounds)
-        return self._parse(data)
+        self.examine(data)
+        return self.build(data)
 
 
 class Msgpack:
@@ -68,13 +83,17 @@ class Msgpack:
 
     def __init__(self, of: Any = Any, bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.serialize = msgspec.msgpack.Encoder().encode
-        self._parse = msgspec.msgpack.Decoder(of).decode
+        self.build = msgspec.msgpack.Decoder(of).decode
         self._bounds = bounds
+
+    def examine(self, data: bytes, /) -> int:
+        """See Examiner."""
+        return check(walk_msgpack, data, self._bounds)[0]
 
     def parse(self, data: bytes, /) -> Any:
         """The value; raises TooMuch if it goes beyond the bounds."""
-        check(walk_msgpack, data, self._bounds)
-        return self._parse(data)
+        self.examine(data)
+        return self.build(data)
 
 
 class Opaque:
