@@ -144,6 +144,8 @@ class Driver:
         self._readable.set()
         self._holds = 0
         """Why nothing is read: bits of `OWNER`, `BUDGET`, `JOB`."""
+        self._ahead: int | None = None
+        """Bytes that are still handled before nothing is read: the owner has enough."""
         self._inflated_rate = inflated_rate
         session.inflated_a_turn = INFLATED_A_TURN
         self._inflated = session.inflated
@@ -294,12 +296,16 @@ class Driver:
             self._record.flush()
         self._hurry = min(self.now + seconds, self._hurry if self._hurry is not None else float("inf"))
 
-    def hold(self) -> None:
-        """Back-pressure for the peer: stop reading."""
-        self._hold(OWNER)
+    def hold(self, ahead: int = 0) -> None:
+        """Back-pressure for the peer: stop reading, after so many bytes more if it is asked again and again."""
+        if not ahead:
+            self._hold(OWNER)
+        elif self._ahead is None:
+            self._ahead = ahead
 
     def go_on(self) -> None:
         """Read again."""
+        self._ahead = None
         if self._holds & OWNER:
             self._go_on(OWNER)
 
@@ -490,6 +496,8 @@ class Driver:
             if turn.is_over or (at and account.tight):
                 break
             piece = min(turn.piece, TIGHT) if account.tight else turn.piece
+            if self._ahead is not None:
+                piece = min(piece, self._ahead)
             size = len(data) if is_whole else min(piece, len(data) - at)
             began = time.perf_counter()
             self._to_handle -= size
@@ -511,7 +519,7 @@ class Driver:
     def _take(self, data: bytes) -> None:
         """Bytes of the peer."""
         now = self.active_at = self._loop.time()
-        self._is_heard = True
+        self._is_heard, is_ahead = True, self._ahead is not None
         if len(self.first_bytes) < FIRST_BYTES:
             self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
         self._session.receive(data, now)
@@ -522,6 +530,10 @@ class Driver:
         if self._session.unfinished != self._account.unfinished:
             self._report_unfinished()
         self._settle(self._gather)
+        if is_ahead and self._ahead is not None:
+            self._ahead -= len(data)
+            if self._ahead <= 0:
+                self._hold(OWNER)
         if self._session.inflated != self._inflated:
             self._pay(now)
         if self._session.job is not None and self._session.ended is None:

@@ -11,7 +11,10 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from wirelake.peers.accountant import HANDLER, UNREAD, Account
 
-__all__ = ["Work", "Workload", "is_awaitable"]
+__all__ = ["LOOKAHEAD", "Work", "Workload", "is_awaitable"]
+
+LOOKAHEAD: Final = 4096
+"""Bytes that are still read while the account is full: pings are answered, and cancels free memory."""
 
 _VALUES: Final = frozenset({bytes, str, int, float, bool, type(None), list, tuple, dict})
 """Types of answers that are certainly no awaitables."""
@@ -28,11 +31,13 @@ def is_awaitable(answer: object) -> TypeGuard[Awaitable[Any]]:
 class Workload:
     """Handlers that run and handlers that wait; calls `hold` while too much waits, and `go_on` afterwards.
 
-    Reading goes on while all handlers are busy, so that pings are answered and messages confirmed. It stops when the account is full, or
-    too many messages are unread.
+    Reading goes on while all handlers are busy, so that pings are answered and messages confirmed. It stops when too many messages are
+    unread, or a little after the account is full.
     """
 
-    def __init__(self, hold: Callable[[], None], go_on: Callable[[], None], account: Account, *, max_tasks: int, max_waiting: int) -> None:
+    def __init__(
+        self, hold: Callable[[int], None], go_on: Callable[[], None], account: Account, *, max_tasks: int, max_waiting: int
+    ) -> None:
         self.group = asyncio.TaskGroup()
         self._hold = hold
         self._go_on = go_on
@@ -101,10 +106,10 @@ class Workload:
 
     def balance(self) -> None:
         """Stop reading, or read again."""
-        was_held = self._is_held
-        self._is_held = self._unread >= self._max_waiting or self._account.is_full(was_full=was_held)
+        was_held, is_unread = self._is_held, self._unread >= self._max_waiting
+        self._is_held = is_unread or self._account.is_full(was_full=was_held)
         if self._is_held:
-            self._hold()
+            self._hold(0 if is_unread else LOOKAHEAD)
         elif was_held:
             self._go_on()
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.peers.world import log_of, run, until
 from tests.peers.yamp.world import demo, two_peers
+from tests.protocols.yamp.speech import request
 
 from wirelake.errors import (
     LocalProtocolError,
@@ -19,6 +20,7 @@ from wirelake.errors import (
     SessionClosed,
     UsageError,
 )
+from wirelake.peers.workload import LOOKAHEAD
 from wirelake.peers.yamp import Options, Service
 from wirelake.protocols.yamp.faults import Fault
 
@@ -370,6 +372,42 @@ def test_a_cancel_is_answered_at_once_while_all_handlers_are_busy():
             assert begun == [0, 3], "what was cancelled never began"
             assert peer.noticed == other.noticed == {}
             assert other.account.waiting == 0
+
+    run(main)
+
+
+def test_pings_and_cancels_are_answered_while_memory_is_full_and_a_little_more_is_read():
+    async def main():
+        service, free, begun = Service(), asyncio.Event(), []
+
+        @service.request("work")
+        async def work(_, call):
+            begun.append(call.body)
+            await free.wait()
+
+        async with two_peers(Options(), serving(service, max_memory=100_000)) as (peer, other):
+            large = [await peer.ask("work", number * 10_000) for number in ("a", "b", "c")]
+            await until(lambda: len(begun) == 3)
+            assert not other.account.is_full()
+            large += [await peer.ask("work", "d" * 100_000)]
+            await until(lambda: len(begun) == 4)
+            assert other.account.is_full()
+            for _ in range(3):
+                assert await peer.ping() >= 0
+            large[3].cancel()
+            with pytest.raises(RequestCancelled):
+                await large[3].answer()
+            assert not other.account.is_full(was_full=True)
+
+            asks = [await peer.ask("work", "e" * 70_000)]
+            await until(lambda: other.account.is_full())
+            asks += [await peer.ask("work", 1) for _ in range(1000)]
+            await until(lambda: not other._driver._readable.is_set())
+            assert len(begun) < 5 + 3 * LOOKAHEAD // len(request(body=b"1")), "a few, and no more"
+            free.set()
+            for ask in [*large[:3], *asks]:
+                await ask.answer()
+            assert len(begun) == 1005
 
     run(main)
 
