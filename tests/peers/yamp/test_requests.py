@@ -400,7 +400,7 @@ def test_pings_and_cancels_are_answered_while_memory_is_full_and_a_little_more_i
             assert not other.account.is_full(was_full=True)
 
             asks = [await peer.ask("work", "e" * 70_000)]
-            await until(lambda: other.account.is_full())
+            await until(other.account.is_full)
             asks += [await peer.ask("work", 1) for _ in range(1000)]
             await until(lambda: not other._driver._readable.is_set())
             assert len(begun) < 5 + 3 * LOOKAHEAD // len(request(body=b"1")), "a few, and no more"
