@@ -16,7 +16,7 @@ from tests.peers.yamp import world as yamp_world
 from tests.protocols.yamp import speech
 
 from wirelake.peers import emp, yamp
-from wirelake.peers.turns import in_thread
+from wirelake.peers.turns import _jobs, in_thread
 from wirelake.protocols.emp.messages import Compression, Data, Scheme
 from wirelake.protocols.emp.session import Session as EmpSession
 from wirelake.protocols.emp.state_machine import Speaker as EmpSpeaker
@@ -259,6 +259,29 @@ def test_an_own_serializer_counts_by_bytes_until_its_body_is_weighed():
     assert session.unfinished >= OTHER * len(text)
     session.finish(session.job(), 0.0)
     assert 5000 <= session.events()[-1].memory <= 6000
+
+
+def test_the_body_of_a_closed_connection_is_freed_and_not_parsed():
+    async def main():
+        slow = Slow()
+        async with yamp.serve(ANY, yamp.Service(), options=options(slow)) as server:
+            async with yamp.connect(server.address) as one, yamp.connect(server.address) as other:
+                await one.send("large", "x" * (LARGE + 1))
+                await until(slow.begun.is_set)
+                await other.send("large", "x" * (LARGE + 1))
+                await until(lambda: all(peer._driver._holds for peer in server.peers))
+                for peer in server.peers:
+                    peer.close()
+                await until(lambda: not server.peers)
+            jobs = _jobs[asyncio.get_running_loop()]
+            await asyncio.sleep(0)
+            assert not jobs._waiting, "nothing refers to the body any more"
+            assert jobs._is_busy
+            slow.may.set()
+            await until(lambda: not jobs._is_busy)
+            assert slow.inline == [False], "only what had begun"
+
+    run(main)
 
 
 def test_jobs_are_done_one_after_the_other_and_not_if_nobody_waits():

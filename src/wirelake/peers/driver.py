@@ -146,6 +146,8 @@ class Driver:
         """Why nothing is read: bits of `OWNER`, `BUDGET`, `JOB`."""
         self._ahead: int | None = None
         """Bytes that are still handled before nothing is read: the owner has enough."""
+        self._outcome: asyncio.Future[Any] | None = None
+        """Of the session's job."""
         self._inflated_rate = inflated_rate
         session.inflated_a_turn = INFLATED_A_TURN
         self._inflated = session.inflated
@@ -286,7 +288,7 @@ class Driver:
         if self._record is not None and (rest := self._session.rest + self._unhandled):
             self._record.received(rest)
         self._unhandled, self._to_handle = b"", 0
-        self._session.release()
+        self._free_session()
         if self._framed_stream is not None:
             self._framed_stream.discard()
 
@@ -355,7 +357,8 @@ class Driver:
 
     def _begin_job(self) -> None:
         if (job := self._session.job) is not None:
-            in_thread(job).add_done_callback(self._take_outcome)
+            self._outcome = in_thread(job)
+            self._outcome.add_done_callback(self._take_outcome)
 
     def _take_outcome(self, done: asyncio.Future[Any]) -> None:
         now = self._loop.time()
@@ -375,8 +378,13 @@ class Driver:
 
     def _release(self) -> None:
         """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
-        self._session.release()
+        self._free_session()
         self._handle, self._handle_many, self._messages, self.handlers = _ignore, None, None, None
+
+    def _free_session(self) -> None:
+        self._session.release()
+        if self._outcome is not None:
+            self._outcome.cancel()
 
     async def _listen(self) -> None:
         """Read until the session ends."""
