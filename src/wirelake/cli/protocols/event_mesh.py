@@ -176,7 +176,8 @@ def _tell(member: Node) -> None:
     counted = member.metrics.session
     dropped = ", ".join(f"{count:,} {fault.reason}" for fault, count in sorted(counted.rejected.items())) or "none"
     say(
-        f"{counted.received:,} packets received, {counted.delivered:,} events, {counted.relayed:,} passed on, {counted.sent:,} sent;"
+        f"{counted.received:,} packets received, {counted.sealed:,} of them sealed, {counted.delivered:,} events,"
+        f" {counted.relayed:,} passed on, {counted.sent:,} sent;"
         f" dropped: {dropped}; too fast: {counted.rate_limited:,}; lost: {member.metrics.lost:,}"
     )
 
@@ -229,6 +230,7 @@ def _show_event(_: Node, event: Delivered) -> None:
             "event": event.name,
             "content": [value.hex() if isinstance(value, bytes) else value for value in event.content],
             "urgent": event.urgent,
+            "sealed": event.sealed,
             "node_id": _uuid(who.node_id),
             "verified": who.authenticated,
             "trust": who.trust.value,

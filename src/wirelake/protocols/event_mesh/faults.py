@@ -12,6 +12,7 @@ from wirelake.protocols.faults import LIMIT, LOCAL, MAY, MUST, RULING, SHOULD, T
 
 __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
+_SEALED: Final = "delivers it sealed"
 _PROFILE: Final = "how a sealed or packed payload travels is a profile that applications may leave; nothing on the wire names it"
 
 
@@ -108,6 +109,7 @@ class Fault(Faults):
         "no key or algorithm here opens this payload",
         LOCAL,
         MAY,
+        live_peer=_SEALED,
         unseen="the lake has no encryption keys and does not decrypt payloads",
     )
     DECRYPTION_FAILED = Rule(
@@ -125,6 +127,7 @@ class Fault(Faults):
         "a sealed payload travels in exactly one binary value",
         RULING,
         MAY,
+        live_peer=_SEALED,
         unseen=_PROFILE,
     )
     DEFLATE_INVALID = Rule(
@@ -133,6 +136,7 @@ class Fault(Faults):
         "the payload is not valid zlib",
         RULING,
         MAY,
+        live_peer=_SEALED,
         unseen=_PROFILE,
     )
     INFLATED_OVER_LIMIT = Rule(
