@@ -41,14 +41,26 @@ def keys() -> None:
 @_KEY_ID
 @click.option("--hmac", "with_hmac", is_flag=True, help="A shared secret of 32 bytes, for HMAC-SHA256.")
 @click.option("--ed25519", "with_signature", is_flag=True, help="A key pair, for Ed25519 signatures; the default.")
+@click.option("--with-public-key", "with_public_key", is_flag=True, help="Send the public key in every packet, for who has no TRUST.")
 @click.option("--force", "force", is_flag=True, help="Replace OWN if it exists.")
-def generate(own: Path, trust: Path, node: str | None, key_id: str | None, with_hmac: bool, with_signature: bool, force: bool) -> int:
+def generate(
+    own: Path,
+    trust: Path,
+    node: str | None,
+    key_id: str | None,
+    with_hmac: bool,
+    with_signature: bool,
+    with_public_key: bool,
+    force: bool,
+) -> int:
     """Generate the keys of a node: its own go to OWN, the others' part to TRUST, which is created if needed.
 
     Give TRUST to every node that is to trust this one; OWN stays with the node.
     """
     if own.exists() and not force:
         raise UsageError(f"{own} exists already; --force replaces it")
+    if with_public_key and with_hmac and not with_signature:
+        raise UsageError("--with-public-key needs --ed25519: an HMAC has no public key")
     node_id = uuid.uuid4().bytes if node is None else _node_id(node)
     auth_key_id = None if key_id is None else _key_id(key_id)
     if auth_key_id is None and (with_signature or not with_hmac):
@@ -57,7 +69,7 @@ def generate(own: Path, trust: Path, node: str | None, key_id: str | None, with_
     secret = secrets.token_bytes(32) if with_hmac else None
     store = trust_file.load(trust) if trust.exists() else TrustStore()
     _add(store, Key(node_id, auth_key_id, secret, None if seed is None else public_key_of(seed)), trust)
-    trust_file.save_credentials(own, Credentials(node_id, auth_key_id, secret, seed))
+    trust_file.save_credentials(own, Credentials(node_id, auth_key_id, secret, seed, with_public_key))
     trust_file.save(trust, store)
     print(uuid.UUID(bytes=node_id))
     say(f"{own} is for the node itself; {trust} is for the nodes that trust it")

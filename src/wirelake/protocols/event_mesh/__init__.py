@@ -12,7 +12,7 @@ from wirelake.protocols.event_mesh.scanner import Limits, find
 from wirelake.protocols.event_mesh.security.canonical import canonical
 from wirelake.protocols.event_mesh.security.encryption import Sealed, Sealer, compress, unseal
 from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache
-from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
+from wirelake.protocols.event_mesh.security.trust import FirstKeys, Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Identity, Receiver, Rejected, Verified
 from wirelake.protocols.event_mesh.session import Now, Session
 from wirelake.protocols.event_mesh.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
@@ -31,6 +31,7 @@ __all__ = [
     "Address",
     "Credentials",
     "Fault",
+    "FirstKeys",
     "Identity",
     "Key",
     "Limits",

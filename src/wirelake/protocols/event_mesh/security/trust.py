@@ -14,7 +14,7 @@ import msgspec
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols.event_mesh.faults import Fault
 
-__all__ = ["NODE_ID_SIZE", "SHORTEST_SECRET", "FirstUse", "Key", "Policy", "Trust", "TrustStore", "is_weak"]
+__all__ = ["NODE_ID_SIZE", "SHORTEST_SECRET", "FirstKeys", "FirstUse", "Key", "Policy", "Trust", "TrustStore", "is_weak"]
 
 SHORTEST_SECRET: Final = 16
 """EMM-32: bytes of an HMAC key, at least; 32 are recommended."""
@@ -66,10 +66,26 @@ class Key(msgspec.Struct, frozen=True):
 
 
 FirstUse = Callable[[bytes, bytes | None, bytes], bool]
-"""(node id, auth key id, public key) -> whether to trust a key nothing is known about.
+"""(node id, auth key id, public key) -> whether to trust a key nothing is known about, by which a packet is signed.
 
-To remember it is the caller's to do.
+To remember it is the caller's to do: `FirstKeys` does.
 """
+
+
+class FirstKeys:
+    """EMM-17: trusts the first proven key of a node and key id, and no other after it; a `FirstUse` that remembers."""
+
+    def __init__(self, capacity: int = 65_536) -> None:
+        """With `capacity` keys remembered, no further one is trusted."""
+        self._keys: dict[tuple[bytes, bytes | None], bytes] = {}
+        self._capacity = capacity
+
+    def __call__(self, node_id: bytes, auth_key_id: bytes | None, public_key: bytes) -> bool:
+        """Whether this is the first key of this pair, or the one that was."""
+        pair = node_id, auth_key_id
+        if pair not in self._keys and len(self._keys) < self._capacity:
+            self._keys[pair] = public_key
+        return self._keys.get(pair) == public_key
 
 
 class Policy(msgspec.Struct, frozen=True):
