@@ -256,6 +256,45 @@ def test_a_relay_rule_that_is_none_is_refused(wirelake, rule, word):
     assert word in done.talk
 
 
+def test_keys_of_the_wrong_kind_are_told_in_one_line(tmp_path, wirelake):
+    own, trust, log, opening = (tmp_path / name for name in ("own", "trust", "log", "opening"))
+    wirelake("keys", "generate", own, trust)
+    log.write_bytes(b"wolpertinger " + b"00" * 32 + b" " + b"00" * 16 + b"\n")
+    log.chmod(0o600)
+    assert wirelake("keys", "import", opening, "--node", NODE.hex(), "--encryption", stdin=b"07" * 32).code == 0
+    for words, word in (
+        (("listen", "event-mesh", "--keys", own), "for --own"),
+        (("listen", "event-mesh", "--own", trust), "--own"),
+        (("listen", "event-mesh", "--keys", log), "session keys"),
+        (("read", "--keys", own, "x.pcap"), "for --own"),
+        (("ingest", tmp_path / "lake", "--keys", opening), "need PATHS"),
+        (("ingest", tmp_path / "lake", "--keys", log), "need PATHS"),
+        (("gold", tmp_path / "lake", "--keys", opening), "wirelake ingest"),
+        (("forget", tmp_path / "lake", "x", "--keys", trust), "no effect on forget"),
+    ):
+        done = wirelake(*words)
+        assert done.code == 64, words
+        assert word in done.talk, (words, done.talk)
+        assert len(done.talk.strip().splitlines()) == 1, done.talk
+    assert not (tmp_path / "lake").exists()
+
+
+def test_encryption_keys_stand_beside_the_others_and_are_never_shown(trust, wirelake):
+    done = wirelake("keys", "import", trust, "--node", OTHER_NODE.hex(), "--encryption", stdin=b"07" * 32)
+    assert (done.code, done.talk) == (0, "")
+    listed = wirelake("keys", "list", trust)
+    assert [one.get("encryption_key_id") for one in lines(listed)] == [str(uuid.UUID(bytes=OTHER_NODE)), None]
+    assert "0707" not in listed.out.decode()
+    for flags, stdin, word in (
+        (["--encryption"], b"08" * 32, "another encryption key"),
+        (["--encryption"], b"07", "32 bytes"),
+        (["--encryption", "--key-id", "00000001"], b"07" * 32, "--node alone"),
+    ):
+        refused = wirelake("keys", "import", trust, "--node", OTHER_NODE.hex(), *flags, stdin=stdin)
+        assert refused.code == 64
+        assert word in refused.talk
+
+
 def test_a_node_may_bring_its_public_key(tmp_path, wirelake):
     wirelake("keys", "generate", tmp_path / "own", tmp_path / "trust", "--with-public-key")
     assert json.loads((tmp_path / "own").read_text())["with_public_key"] is True

@@ -38,8 +38,8 @@ _MAX_NAMED: Final = 20
     "keys",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A trust file (see `wirelake keys`) verifies all packets in the lake. A log of wolpertinger's session keys decrypts new"
-    " messages. May be repeated.",
+    help="A trust file (see `wirelake keys`) verifies all packets in the lake, and opens payloads of new ones. A log of wolpertinger's"
+    " session keys decrypts new messages. May be repeated.",
 )
 @spark_flags
 @click.option(
@@ -148,6 +148,8 @@ def ingest(
     if folder is not None and master and master.startswith("sc://"):
         raise UsageError(f"--master {mask(master)}: a folder cannot be followed through Spark Connect")
     store, keyring = keys_in(keys)
+    if folder is None and not paths and (keyring is not None or (store is not None and store.only_opens)):
+        raise UsageError("--keys: keys that decrypt need PATHS, and --again for files that the lake has already")
     if folder is None and not paths and store is None:
         raise UsageError("nothing to do: give captures to read, a folder to --follow, or --keys with a trust file")
     need(*LAKE)

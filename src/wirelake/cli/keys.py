@@ -82,12 +82,27 @@ def generate(
 @_KEY_ID
 @click.option("--public-key", "public_key", metavar="HEX", help="An Ed25519 public key, 32 bytes in hex.")
 @click.option("--secret", "secret", is_flag=True, help="Read a shared secret in hex from standard input.")
+@click.option(
+    "--encryption",
+    "encryption",
+    is_flag=True,
+    help="Read a key that opens sealed payloads in hex from standard input; --node is its key id.",
+)
 @click.option("--from", "since", metavar="TIME", help="The key is valid from this time on; older ones of the same id end there.")
-def import_(trust: Path, node: str, key_id: str | None, public_key: str | None, secret: bool, since: str | None) -> int:
+def import_(trust: Path, node: str, key_id: str | None, public_key: str | None, secret: bool, encryption: bool, since: str | None) -> int:
     """Add a key of another node to TRUST, which is created if needed."""
-    if public_key is None and not secret:
-        raise UsageError("give --public-key, or --secret and the secret on standard input")
+    if public_key is None and not secret and not encryption:
+        raise UsageError("give --public-key, or --secret or --encryption and the key on standard input")
     store = trust_file.load(trust) if trust.exists() else TrustStore()
+    if encryption:
+        if public_key is not None or secret or key_id is not None or since is not None:
+            raise UsageError("--encryption takes --node alone: a key that opens payloads verifies nothing, and holds at all times")
+        try:
+            store.add_encryption(_node_id(node), _octets(sys.stdin.readline().strip(), "--encryption"))
+        except LocalProtocolError as reason:
+            raise UsageError(f"{trust}: {reason}") from None
+        trust_file.save(trust, store)
+        return ExitCode.OK
     shared = _octets(sys.stdin.readline().strip(), "--secret") if secret else None
     key = Key(_node_id(node), _key_id(key_id), shared, None if public_key is None else _octets(public_key, "--public-key"))
     if since is None:
@@ -108,7 +123,10 @@ def import_(trust: Path, node: str, key_id: str | None, public_key: str | None, 
 )
 def list_(trust: Path, form: Format) -> int:
     """Print the keys in TRUST, one per line; secrets are never shown."""
-    for key in trust_file.load(trust):
+    store = trust_file.load(trust)
+    for key_id in store.encryption:
+        print_objects({"encryption_key_id": str(uuid.UUID(bytes=key_id))}, form, [])
+    for key in store:
         described = {
             "node_id": str(uuid.UUID(bytes=key.node_id)),
             "auth_key_id": None if key.auth_key_id is None else key.auth_key_id.hex(),

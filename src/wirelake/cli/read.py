@@ -54,7 +54,7 @@ class Form(StrEnum):
     "keys",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A trust file, to verify packets (see `wirelake keys`), or a log of wolpertinger's session keys, to decrypt. Repeatable.",
+    help="A trust file, to verify and open packets (see `wirelake keys`), or a log of wolpertinger's session keys, to decrypt. Repeatable.",
 )
 def read(
     files: tuple[str, ...],

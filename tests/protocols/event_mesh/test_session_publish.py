@@ -10,7 +10,7 @@ from tests.protocols.event_mesh.speech import NODE, NOW, SECRET, SPOKEN, maced, 
 
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols import kernel
-from wirelake.protocols.event_mesh import Fault, Limits, Options, Policy, RelayRule, Sealer, State, decode
+from wirelake.protocols.event_mesh import Fault, Key, Limits, Options, Policy, RelayRule, Sealer, State, Trust, TrustStore, decode
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, PeerChanged, QueueFull
 from wirelake.protocols.event_mesh.messages import Event, FieldType, Flag, Hello
 from wirelake.protocols.event_mesh.packet.builder import Credentials, left
@@ -55,6 +55,18 @@ def test_a_sealed_event_is_read_only_with_the_key():
     assert b"secret" not in mesh.flown[-1][2]
     assert decode(mesh.flown[-1][2]).flags == Flag.ENCRYPTED | Flag.COMPRESSED
     balanced(mesh.nodes["c"])
+
+
+def test_a_trust_store_has_keys_that_open():
+    keys = TrustStore([Key(NODE, AUTH, SECRET)])
+    keys.add_encryption(credentials("a").node_id, bytes(32))
+    sender = Session(credentials("a"), draw=lambda size: bytes([7]) * size, peers=[THERE])
+    sender.publish("secret", now=HERE, sealer=Sealer(bytes(32)))
+    session = alone(Options(policy=Policy(Trust.IN_BAND)), store=keys)
+    ((data, _),) = sender.output()
+    keys.add(Key(credentials("a").node_id, AUTH, credentials("a").secret))
+    session.receive(data, THERE, HERE)
+    assert [one.name for one in session.events() if isinstance(one, Delivered)] == ["secret"]
 
 
 def test_a_compressed_event_is_read_by_everybody():

@@ -123,7 +123,7 @@ class _Run:
         self._at = journal.following(lake) or Following(Offset(), max(1, spark.sparkContext.defaultParallelism))
         self._settled_before = self._at.offset.settled
         self._batch = max(delta.batch(lake, table) or 0 for table in SILVER)
-        decode_settings.note(lake, self._batch + 1, decode_settings.fingerprint(decode, ports, keyring))
+        decode_settings.note(lake, self._batch + 1, decode_settings.fingerprint(decode, ports, keyring, keys))
         self.busy = threading.Lock()
         """Held while a micro-batch is read and committed."""
         self.is_stopping = False
@@ -252,7 +252,7 @@ def follow(
         index.extend(session, root, delta.batch(root, ledger.TABLE) or 0)  # micro-batches only add to an index that has all before
         run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, on_commit)
         run.result.resumed = resumed
-        gold = _GoldRefresher(session, root, keys, chosen)
+        gold = _GoldRefresher(session, root, None if keys is None or keys.only_opens else keys, chosen)
         try:
             with log.stage("follow"):
                 _watch(run, gold, over, chosen)

@@ -120,7 +120,8 @@ def ingest(
     Idempotent: running it again changes nothing.
 
     `spark` is a session, or a function that starts one. The function is called only if there is work for Spark.
-    `keys` verify the packets of the whole lake, earlier ones included. With keys, `paths` may be empty.
+    `keys` verify the packets of the whole lake, earlier ones included. With such keys, `paths` may be empty. Their encryption keys open
+    payloads in the files that are read now.
     `late_seconds` is the time after which an answer is late. It is fixed when the lake is created.
     `keyring` decrypts sessions in the files that are read now.
     Without `gold`, gold tables are not refreshed; `refresh_gold` or the next ingest with `gold` does that.
@@ -133,7 +134,7 @@ def ingest(
     files = expand(paths, unreadable)
     folder.claim(root)
     journal.initialise(root)
-    is_explicit = not (options is None and ports is None and keyring is None)
+    is_explicit = not (options is None and ports is None and keyring is None and (keys is None or not keys.encryption))
     decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_explicit)
     plan = partial(intake.again if again else intake.new, root, files)
     more = {"late_seconds": late_seconds, "gold": gold or again, "strict": strict}
@@ -171,9 +172,14 @@ class Decoding(NamedTuple):
     """Whether the caller gave any of them: without effect they are an error."""
 
     @property
+    def verifying(self) -> TrustStore | None:
+        """The keys, if they verify anything."""
+        return None if self.keys is None or self.keys.only_opens else self.keys
+
+    @property
     def fingerprint(self) -> str:
         """A hash of it, without keys of verification."""
-        return decode_settings.fingerprint(self.options, self.ports, self.keyring)
+        return decode_settings.fingerprint(self.options, self.ports, self.keyring, self.keys)
 
 
 def run_job(
@@ -204,7 +210,7 @@ def run_job(
             with translated(root):
                 plan = make_plan()
             differently = decode_settings.differently(root, plan.skipped, decoding.fingerprint) if decoding.is_explicit else []
-            if differently and not plan.fresh and not plan.removal and decoding.keys is None:
+            if differently and not plan.fresh and not plan.removal and decoding.verifying is None:
                 raise LakeError(
                     f"{root} has all {len(plan.skipped)} files already, {len(differently)} of them decoded with other ports, limits or "
                     "session keys. The options have no effect on them: read them again with --again, or leave the options out"
@@ -214,7 +220,7 @@ def run_job(
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         unknown, failed = 0, dict[str, str]()
         session, is_plain = None, False
-        if plan.fresh or plan.removal or (gold and gold_commit.stale(root, decoding.keys)):
+        if plan.fresh or plan.removal or (gold and gold_commit.stale(root, decoding.verifying)):
             with run.stage("start"):
                 # A session that runs already has tasks that compile: nothing happens meanwhile.
                 warming = stack.enter_context(warm_up.while_starting(plan.fresh if callable(spark) else (), decoding.ports))
@@ -231,7 +237,7 @@ def run_job(
             unknown = decode_unrecognised.bytes_in(delta.files_of(root, unrecognised.TABLE, batch))
         if gold and session is not None:
             with run.stage("build"):
-                run.built = _build(session, root, decoding.keys, progress)
+                run.built = _build(session, root, decoding.verifying, progress)
         snapshot.publish(root)
         for table in SILVER:
             snapshot.sweep(root, table)

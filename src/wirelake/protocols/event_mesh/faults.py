@@ -110,7 +110,7 @@ class Fault(Faults):
         LOCAL,
         MAY,
         live_peer=_SEALED,
-        unseen="the lake has no encryption keys and does not decrypt payloads",
+        unseen="which encryption keys a receiver has is its own affair",
     )
     DECRYPTION_FAILED = Rule(
         61,
@@ -119,7 +119,6 @@ class Fault(Faults):
         RULING,
         MAY,
         threat=Threat.FORGED,
-        unseen="the lake has no encryption keys and does not decrypt payloads",
     )
     SEALED_CARRIAGE = Rule(
         62,
@@ -146,11 +145,8 @@ class Fault(Faults):
         LIMIT,
         MAY,
         threat=Threat.BOMB,
-        unseen=_PROFILE,
     )
-    SECURITY_FIELD_SEALED = Rule(
-        65, "EMM-13", "security fields travel in clear", RULING, MAY, unseen="the lake has no encryption keys and does not decrypt payloads"
-    )
+    SECURITY_FIELD_SEALED = Rule(65, "EMM-13", "security fields travel in clear", RULING, MAY)
     JSON_INVALID = Rule(66, "EMM-11", "the value is not a JSON object", TEXT, MUST)
 
     # Ours alone: what may not be built.

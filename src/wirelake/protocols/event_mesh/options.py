@@ -94,7 +94,7 @@ class Options(Limits, frozen=True, kw_only=True):
     drops_sealed: bool = False
     """Drop packets that `opens_sealed` cannot open, instead of delivering them sealed."""
     opening_keys: Mapping[bytes, bytes] = {}
-    """EMM-13: encryption keys by key id."""
+    """EMM-13: encryption keys by key id, beside those of the trust store."""
     handled_types: frozenset[int] = frozenset()
     """EMM-21: event types the specification does not define and the application does; others are ignored."""
 

@@ -76,8 +76,10 @@ class Session:
         self._draw = draw
         self._named = tuple(dict.fromkeys(peers))
         self._groups = tuple(dict.fromkeys(groups))
+        store = TrustStore() if store is None else store
+        self._opening_keys = {**store.encryption, **options.opening_keys}
         self._receiver = Receiver(
-            TrustStore() if store is None else store,
+            store,
             options.policy,
             options.limits,
             ReplayCache(options.replay_capacity, fail_closed=options.replay_fail_closed),
@@ -262,7 +264,7 @@ class Session:
         is_hidden, unopened = bool(message.flags & HIDING) and kind in (Event, Hello), None
         if is_hidden and self.options.opens_sealed:
             try:
-                fields, is_hidden = unseal(message, self.options.opening_keys, self.options.limits), False
+                fields, is_hidden = unseal(message, self._opening_keys, self.options.limits), False
             except DecodeError as reason:
                 unopened = cast(Fault, reason.fault)
                 if self.options.drops_sealed or is_broken(unopened, message):

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from wirelake.lake.tables.rules import threats
 from wirelake.lake.tables.security import TABLE, Threat
+from wirelake.protocols.event_mesh.columns import ODD_INSIDE
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW
 from wirelake.protocols.event_mesh.security import verify_rows
@@ -53,6 +54,7 @@ THREATENING: Final = frozenset(name.partition("/")[2] for name in threats() if n
 PACKET_COLUMNS: Final = (
     *("message_id", "session_id", "connection_id", "ts", "direction", "source", "offset", "length"),
     *("packet_id", "flags", "event_type", "timestamp", "node_id", "auth_key_id", "hmac", "signature", "signed_timestamp", "fault"),
+    "oddities",
 )
 """Columns of `event_mesh` that packets are judged by. Keys need `payload`, too."""
 BEFORE_COLUMNS: Final = ("message_id", "node_id", "packet_id", "verdict", "genuine", "trust", "accepted", "was_accepted")
@@ -194,8 +196,9 @@ def _judged(packets: pa.Table, ends: pa.Table, before: pa.Table, payloads: Paylo
     genuine = _place(verdicts, verify_rows.GENUINE)
     is_forged = (verdict != _NONE) & (verdict != genuine)
     faults, fault = _words(packets["fault"])
-    words = pa.concat_arrays([faults, verdicts, pa.array([Fault.STALE.name, Fault.FUTURE.name, Fault.REPLAY.name])])
-    stale, future, replay = range(len(words) - 3, len(words))
+    more = [Fault.STALE, Fault.FUTURE, Fault.REPLAY, *ODD_INSIDE]
+    words = pa.concat_arrays([faults, verdicts, pa.array([fault.name for fault in more])])
+    stale, future, replay, *inside = range(len(words) - len(more), len(words))
     hmac, signature = (packets[name].to_numpy() for name in ("hmac", "signature"))
     has_proof = hmac | signature
     arrived = _one(packets["ts"]).cast(pa.int64()).fill_null(_NEVER).to_numpy()
@@ -214,6 +217,9 @@ def _judged(packets: pa.Table, ends: pa.Table, before: pa.Table, payloads: Paylo
     history = _History(packets, node, arrived, claimed, timestamp, payloads)
     history.number(np.flatnonzero(is_believed))
     rule[history.replays(places, has_proof, rule == _NONE)] = replay
+    odd = _one(packets["oddities"]).fill_null(0).to_numpy(zero_copy_only=False)
+    for number, bit in zip(inside, ODD_INSIDE.values(), strict=True):  # a payload is opened last
+        rule[(rule == _NONE) & (odd & bit != 0)] = number
     return _rows(
         packets,
         results,

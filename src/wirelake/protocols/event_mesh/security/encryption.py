@@ -23,7 +23,7 @@ from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, sca
 from wirelake.protocols.event_mesh.wire import encode_fields, fields
 from wirelake.protocols.kernel import FAULT, FAULT_AT
 
-__all__ = ["REKEY_AFTER", "Sealed", "Sealer", "compress", "inner_fields", "is_broken", "unseal"]
+__all__ = ["REKEY_AFTER", "Opened", "Sealed", "Sealer", "compress", "inner_fields", "is_broken", "unseal"]
 
 KEY_SIZE: Final = 32
 NONCE_SIZE: Final = 12
@@ -44,6 +44,15 @@ class Sealed(msgspec.Struct, frozen=True):
 
     flags: int
     fields: tuple[Field, ...]
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A hidden payload that was looked at."""
+
+    plain: bytes | None
+    """EMM-13: the fields inside, as on the wire; None: it was not opened."""
+    odd: int = 0
+    """A bit of `oddities`."""
 
 
 def aad(event_type: int, message_id: int, timestamp: int, flags: int) -> bytes:

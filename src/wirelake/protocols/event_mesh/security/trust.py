@@ -5,7 +5,7 @@ Times are seconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final
 
@@ -21,6 +21,7 @@ SHORTEST_SECRET: Final = 16
 NODE_ID_SIZE: Final = 16
 AUTH_KEY_ID_SIZE: Final = 4
 PUBLIC_KEY_SIZE: Final = 32
+ENCRYPTION_KEY_SIZE: Final = 32
 _PRIME: Final = (1 << 255) - 19
 _SMALL_ORDER: Final = frozenset(
     {
@@ -113,7 +114,7 @@ def is_weak(public_key: bytes) -> bool:
 
 
 class TrustStore:
-    """§4.2: keys by (node id, auth key id).
+    """§4.2: keys by (node id, auth key id), and encryption keys by key id.
 
     Several keys of one pair follow each other in time, so there is never a choice.
     """
@@ -121,6 +122,7 @@ class TrustStore:
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys: dict[tuple[bytes, bytes | None], list[Key]] = {}
         self._nodes: dict[bytes, list[Key]] = {}
+        self._encryption: dict[bytes, bytes] = {}
         for key in keys:
             self.add(key)
 
@@ -129,6 +131,32 @@ class TrustStore:
 
     def __len__(self) -> int:
         return sum(map(len, self._keys.values()))
+
+    def __repr__(self) -> str:
+        """Keys do not belong into logs."""
+        return f"TrustStore({len(self)} keys, {len(self._encryption)} encryption keys)"
+
+    @property
+    def encryption(self) -> Mapping[bytes, bytes]:
+        """EMM-13: the keys that open sealed payloads, by key id."""
+        return self._encryption
+
+    @property
+    def only_opens(self) -> bool:
+        """Whether it has encryption keys, and nothing to verify with."""
+        return bool(self._encryption) and not self._keys
+
+    def add_encryption(self, key_id: bytes, key: bytes) -> None:
+        """Add a key that opens sealed payloads; a key id without a key of its own is the node id (EMM-16).
+
+        Raises LocalProtocolError if it is malformed, or if the key id has another key.
+        """
+        if len(key_id) != NODE_ID_SIZE or len(key) != ENCRYPTION_KEY_SIZE:
+            raise LocalProtocolError(Fault.FIELD_LENGTH, f"an encryption key has {ENCRYPTION_KEY_SIZE} bytes, and its id {NODE_ID_SIZE}")
+        if self._encryption.setdefault(key_id, key) != key:
+            raise LocalProtocolError(
+                Fault.KEY_MISMATCH, f"key id {key_id.hex()} has another encryption key: give each key an id of its own"
+            )
 
     def add(self, key: Key) -> None:
         """Add a key.
