@@ -11,6 +11,7 @@ import time
 import uuid
 
 import pytest
+from tests.lake.mesh import ALICE, record
 from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, OTHER_NODE, PUBLIC, SECRET, SEED, maced, packet, signed, tlv
 
 from wirelake.protocols.event_mesh.packet.builder import public_key_of
@@ -236,6 +237,15 @@ def test_trust_freshness_and_relays_are_given_to_the_command(serving):
             assert others()["trust"] == "in-band"
         here.sendto(brought(SEED, message_id=9), any_key)
         assert others()["dropped"] == "STALE"
+
+
+def test_read_trusts_the_keys_it_is_told_to(tmp_path, wirelake):
+    """The first key is the first in the order of reading."""
+    said = [brought(SEED, message_id=1), brought(bytes(32), message_id=2), brought(SEED, message_id=3), maced(message_id=4)]
+    record(tmp_path / "x.pcapng", [(at, ALICE, "", data) for at, data in enumerate(said)])
+    for trust, verified in (("store", [None] * 4), ("in-band", [True, True, True, None]), ("first-use", [True, False, True, None])):
+        done = wirelake("read", tmp_path / "x.pcapng", "-T", "json", "--trust", trust)
+        assert [one.get("verified") for one in lines(done) if one["type"] == "message"] == verified, trust
 
 
 @pytest.mark.parametrize(

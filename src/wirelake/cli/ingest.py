@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from wirelake.cli.exit_codes import ExitCode
-from wirelake.cli.flags import decode_flags, limits_given, ports_given, spark_flags, spark_settings
+from wirelake.cli.flags import decode_flags, freshness_flag, limits_given, ports_given, spark_flags, spark_settings, trust_flag
 from wirelake.cli.follow import run_follow
 from wirelake.cli.key_files import keys_in
 from wirelake.cli.spark_session import spark_on_demand
@@ -47,6 +47,12 @@ _MAX_NAMED: Final = 20
     "late",
     type=click.FloatRange(min=0),
     help="Seconds after which an answer is late; 30 by default. Fixed when the lake is created.",
+)
+@trust_flag(default=None, more=" Fixed when the lake is created; `store` by default.")
+@freshness_flag(
+    default=None,
+    help="Judge the times in proven packets of Event Mesh: a stale one is over 300 s old. Fixed when the lake is created; --freshness by"
+    " default.",
 )
 @click.option("--again", "again", is_flag=True, help="Read PATHS from their first byte, and replace their rows in the lake.")
 @click.option(
@@ -107,6 +113,8 @@ def ingest(
     conf: tuple[str, ...],
     settings: tuple[str, ...],
     late: float | None,
+    trust: str | None,
+    freshness: bool | None,
     folder: Path | None,
     again: bool,
     strict: bool,
@@ -161,6 +169,8 @@ def ingest(
         "ports": ports_given(port),
         "options": options,
         "late": late,
+        "trust": trust,
+        "freshness": freshness,
         "keys": store,
         "keyring": keyring,
     }
@@ -181,6 +191,8 @@ def run_ingest(
     ports: dict[int, str] | None = None,
     options: object = None,
     late: float | None = None,
+    trust: str | None = None,
+    freshness: bool | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     again: bool = False,
@@ -200,6 +212,8 @@ def run_ingest(
             options,  # type: ignore[arg-type]  # DecodeOptions or None
             ports=ports,
             late_seconds=late,
+            trust=trust,
+            freshness=freshness,
             keys=keys,
             keyring=keyring,
             again=again,

@@ -214,6 +214,8 @@ def follow(
     decode: DecodeOptions | None = None,
     ports: Mapping[int, str] | None = None,
     late_seconds: float | None = None,
+    trust: str | None = None,
+    freshness: bool | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     stop: threading.Event | None = None,
@@ -237,7 +239,7 @@ def follow(
     journal.initialise(root)
     with journal.locked(root), run_log.recorded(root, "follow") as log:
         log.inputs = [str(watched)]
-        settings.hold(root, late_seconds)
+        held = settings.hold(root, settings.Wanted(late_seconds, trust, freshness))
         prepare(root)
         resumed = recover(root)
         with translated(root):
@@ -250,7 +252,8 @@ def follow(
         session: SparkSession = spark() if callable(spark) else spark
         _refuse_connect(session)
         index.extend(session, root, delta.batch(root, ledger.TABLE) or 0)  # micro-batches only add to an index that has all before
-        run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, on_commit)
+        judging = held.keys(keys)
+        run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), judging, keyring, on_commit)
         run.result.resumed = resumed
         gold = _GoldRefresher(session, root, None if keys is None or keys.only_opens else keys, chosen)
         try:

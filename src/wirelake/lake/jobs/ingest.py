@@ -108,6 +108,8 @@ def ingest(
     *,
     ports: Mapping[int, str] | None = None,
     late_seconds: float | None = None,
+    trust: str | None = None,
+    freshness: bool | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     gold: bool = True,
@@ -122,7 +124,9 @@ def ingest(
     `spark` is a session, or a function that starts one. The function is called only if there is work for Spark.
     `keys` verify the packets of the whole lake, earlier ones included. With such keys, `paths` may be empty. Their encryption keys open
     payloads in the files that are read now.
-    `late_seconds` is the time after which an answer is late. It is fixed when the lake is created.
+    `late_seconds` is the time after which an answer is late. `trust` is `store`, `in-band` or `first-use`: which public keys in packets of
+    Event Mesh are trusted. `freshness` is whether its packets must be of about the time they were seen. All are fixed when the lake is
+    created.
     `keyring` decrypts sessions in the files that are read now.
     Without `gold`, gold tables are not refreshed; `refresh_gold` or the next ingest with `gold` does that.
     `ports` maps ports to protocols, for captures that do not name them; the default is every protocol's default port.
@@ -137,7 +141,7 @@ def ingest(
     is_explicit = not (options is None and ports is None and keyring is None and (keys is None or not keys.encryption))
     decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_explicit)
     plan = partial(intake.again if again else intake.new, root, files)
-    more = {"late_seconds": late_seconds, "gold": gold or again, "strict": strict}
+    more = {"wanted": settings.Wanted(late_seconds, trust, freshness), "gold": gold or again, "strict": strict}
     result = run_job(spark, root, "ingest", files, plan, decoding, progress=progress, **more)  # type: ignore[arg-type]  # the same names
     return msgspec.structs.replace(result, unreadable=tuple(unreadable))
 
@@ -190,16 +194,19 @@ def run_job(
     make_plan: Callable[[], Plan],
     decoding: Decoding,
     *,
-    late_seconds: float | None = None,
+    wanted: settings.Wanted = settings.NOTHING_WANTED,
     gold: bool = True,
     strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
-    """Run one job on a lake: recover, plan, decode, build, publish. It is one row of the table `runs`."""
+    """Run one job on a lake: recover, plan, decode, build, publish. It is one row of the table `runs`.
+
+    `wanted` has settings for a new lake.
+    """
     started = time.monotonic()
     with journal.locked(root), run_log.recorded(root, kind) as run, ExitStack() as stack:
         run.inputs = inputs
-        settings.hold(root, late_seconds)
+        held = settings.hold(root, wanted)
         with run.stage("recover"):
             progress(Progress("recover", "looking for an unfinished batch"))
             prepare(root)
@@ -229,7 +236,8 @@ def run_job(
         if session is not None and (plan.fresh or plan.removal):
             with run.stage("decode"):
                 if plan.fresh:
-                    batch, counts, failed = _run(session, root, plan, decoding, progress, strict=strict, plain=is_plain)
+                    how = decoding._replace(keys=held.keys(decoding.keys))
+                    batch, counts, failed = _run(session, root, plan, how, progress, strict=strict, plain=is_plain)
                 else:
                     batch, counts = remove(root, plan)
             run.added(batch, counts)

@@ -6,6 +6,7 @@ Times are seconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from enum import Enum
 from typing import Final
 
@@ -123,6 +124,12 @@ class TrustStore:
         self._keys: dict[tuple[bytes, bytes | None], list[Key]] = {}
         self._nodes: dict[bytes, list[Key]] = {}
         self._encryption: dict[bytes, bytes] = {}
+        self.own_keys = Trust.STORE
+        """EMM-17: how a history is judged whose packets bring keys along; see `trusting`. A live receiver has its `Policy`."""
+        self.first_use: FirstUse | None = None
+        """For FIRST_USE: what decides; None: it is decided later, from all of history."""
+        self.is_partial = False
+        """Whether no keys were given: then only packets are judged that bring all keys along that they need."""
         for key in keys:
             self.add(key)
 
@@ -145,6 +152,12 @@ class TrustStore:
     def only_opens(self) -> bool:
         """Whether it has encryption keys, and nothing to verify with."""
         return bool(self._encryption) and not self._keys
+
+    def trusting(self, own_keys: Trust, *, first_use: FirstUse | None = None, is_partial: bool = False) -> TrustStore:
+        """The same keys, for a history whose packets' own keys are trusted so."""
+        store = copy(self)
+        store.own_keys, store.first_use, store.is_partial = own_keys, first_use, is_partial
+        return store
 
     def add_encryption(self, key_id: bytes, key: bytes) -> None:
         """Add a key that opens sealed payloads; a key id without a key of its own is the node id (EMM-16).
