@@ -70,14 +70,19 @@ def recording(tmp_path_factory):
     return record(tmp_path_factory.mktemp("sealed") / "bob.pcapng", STORY)
 
 
-def decoded(path, keys, name, most=1 << 26):
-    decoder, found = Decoder(DecodeOptions(max_batch_bytes=most), keys), []
+def batches_of(path, keys, name, most=1 << 26):
+    found = []
+    decoder = Decoder(DecodeOptions(max_batch_bytes=most), keys, sink=lambda rows: found.extend(rows.get(name, [])))
     for batches in (
         *map(decoder.feed, read(identify(path), ports={}, sniff=protocols.sniff, dialect=protocols.dialect)),
         decoder.finish(),
     ):
         found += batches.get(name, [])
-    return pa.Table.from_batches(found).to_pylist()
+    return found
+
+
+def decoded(path, keys, name, most=1 << 26):
+    return pa.Table.from_batches(batches_of(path, keys, name, most)).to_pylist()
 
 
 def by_number(path, keys, most=1 << 26):
@@ -104,6 +109,14 @@ def test_without_its_key_a_payload_stays_as_it_is(recording):
     assert [row["oddities"] for row in rows.values()] == [0, 0, 0, 0, 0, 0, 64, 0]
     assert rows[1]["strings"] == []
     assert by_number(recording, opening())[4] == rows[4], "a key of another id opens nothing"
+
+
+def test_what_inflates_is_decoded_in_batches_of_the_budget(tmp_path):
+    made = compress([text("big"), text("x" * 12_000)])
+    said = [(at, ALICE, "", build(3, made.fields, message_id=at, timestamp=MADE, flags=made.flags)) for at in range(10)]
+    found = batches_of(record(tmp_path / "big.pcapng", said), None, "event_mesh", 30_000)
+    assert sum(batch.num_rows for batch in found) == 10
+    assert max(batch.num_rows for batch in found) == 2
 
 
 def test_messages_have_what_is_inside(recording):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from tests.lake.mesh import ALICE, MALLORY, other, record
 from tests.protocols.event_mesh import speech
@@ -9,6 +11,7 @@ from tests.protocols.event_mesh.receiving import store
 from tests.protocols.event_mesh.speech import MADE, SEED, maced, signed, tlv
 
 from wirelake.errors import LakeError, UsageError
+from wirelake.lake.jobs.follow import FollowOptions, follow
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta, journal, settings
 from wirelake.lake.tables.catalog import table
@@ -65,6 +68,18 @@ def test_in_band_keys_need_no_others_and_later_ones_are_used(spark, recordings, 
     assert judged(lake) == expected | {3: ("GENUINE", "store", None, None)}
     with pytest.raises(LakeError, match="in-band"):
         ingest(spark, lake, [], trust="store")
+
+
+def test_following_a_folder_judges_as_the_lake_was_created_to(spark, recordings, tmp_path):
+    lake = tmp_path / "lake"
+    ingest(spark, lake, [recordings[0]], trust="in-band", freshness=False)
+    (tmp_path / "late").mkdir()
+    shutil.copy(recordings[1], tmp_path / "late")
+    follow(spark, lake, tmp_path / "late", FollowOptions(once=True))
+    by_itself = ("GENUINE", "in-band", None, True)
+    assert {number: row for number, row in judged(lake).items() if number > 3} == dict.fromkeys((4, 5, 6), by_itself)
+    with pytest.raises(LakeError, match="--no-freshness"):
+        follow(spark, lake, tmp_path / "late", FollowOptions(once=True), freshness=True)
 
 
 def test_the_first_key_of_all_history_counts_in_whatever_order_files_come(spark, recordings, tmp_path):
