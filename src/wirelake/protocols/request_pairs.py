@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from wirelake.protocols.analyzer import Exchange, Part, SeenMessage, SessionAnalyzer
+from wirelake.protocols.analyzer import NO_TIME, Exchange, Part, SeenMessage, SessionAnalyzer
 from wirelake.protocols.oldest import split_oldest
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ class Correlated(NamedTuple):
     """The numbers of those of these correlation ids that are there."""
     alone: Any = None
     """Messages after which it must be asked again whether pairs can be told; None: there are none."""
+    has_own: Any = None
+    """Messages with an identifier that no other message of the same side may have; None: there are none."""
+    use: Callable[[Any, bool], list[int]] | None = None
+    """Uses the identifiers of messages at some places, all of them the client's or not; returns which were used before."""
 
 
 class PairColumns(NamedTuple):
@@ -71,6 +75,8 @@ class Pending(msgspec.Struct, gc=False, array_like=True):
     """What the protocol wants to remember of it."""
     progressive: bool = True
     """Whether it asked for progress, in protocols where a request says so."""
+    killed: int = NO_TIME
+    """When its side lost interest in an answer, in protocols where it says so."""
 
 
 class RequestPairs(msgspec.Struct):
@@ -153,6 +159,8 @@ class PairingAnalyzer(SessionAnalyzer):
     """Where pairs are told from, for protocols whose messages can be paired in bulk (`bulk_pairs.py`); None: they cannot."""
 
     pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
+    is_used: bool | None = None
+    """In bulk: whether the identifier of the next message was used before; None: `message` finds out."""
 
     def end(self) -> None:
         """See `SessionAnalyzer`."""
@@ -174,6 +182,9 @@ class PairingAnalyzer(SessionAnalyzer):
     def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:
         """The names of messages, as numbers from 0, and the name of each number."""
         raise NotImplementedError
+
+    def paired(self, by_client: Any, delays: Any) -> None:
+        """Pairs were told in bulk: whether the client asked, and how long the answer took."""
 
     def _ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> bool:
         """A request. Returns whether one with the same id was in flight."""
