@@ -63,8 +63,8 @@ class Messages:
             else [two if is_other else one for one, two, is_other in zip(values, self._values(other), where, strict=True)]
         )
 
-    def values(self, name):
-        return np.fromiter(self._values(name), object)
+    def keys(self, name):
+        return np.array([value or bytes(16) for value in self._values(name)], "V16")
 
     def messages(self, places):
         return (self._messages[place] for place in places.tolist())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from wirelake.protocols import used_ids
+from wirelake.protocols.bulk_ids import take_all
 from wirelake.protocols.used_ids import UsedKeys, UsedNumbers
 
 LARGEST = 2**64 - 1
@@ -16,15 +17,15 @@ LARGEST = 2**64 - 1
 def test_a_counter_is_one_run_however_far_it_goes():
     ids = UsedNumbers()
     for start in range(1, 1_000_001, 100_000):
-        assert ids.take_all(np.arange(start, start + 100_000, dtype=np.uint64)) == []
+        assert take_all(ids, np.arange(start, start + 100_000, dtype=np.uint64)) == []
     assert (ids.young.firsts, ids.young.lasts) == ([1], [1_000_000])
-    assert ids.take_all(np.array([1_000_001, 1, 1_000_000, 1_000_002], np.uint64)) == [1, 2]
+    assert take_all(ids, np.array([1_000_001, 1, 1_000_000, 1_000_002], np.uint64)) == [1, 2]
 
 
 def test_the_largest_numbers_are_kept_in_a_stored_state():
     ids = UsedNumbers()
-    assert ids.take_all(np.array([LARGEST - 1, LARGEST, 0], np.uint64)) == []
-    assert ids.take_all(np.array([LARGEST, LARGEST - 1, 0, 1], np.uint64)) == [0, 1, 2]
+    assert take_all(ids, np.array([LARGEST - 1, LARGEST, 0], np.uint64)) == []
+    assert take_all(ids, np.array([LARGEST, LARGEST - 1, 0, 1], np.uint64)) == [0, 1, 2]
 
 
 def test_numbers_that_come_out_of_order_are_one_run_in_the_end():

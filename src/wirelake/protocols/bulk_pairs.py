@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wirelake.protocols.analyzer import NO_TIME, SeenMessage
+from wirelake.protocols.bulk_ids import take_all
 from wirelake.protocols.request_pairs import ANSWER, MAX_WAITING, OTHER, REQUEST, PairingAnalyzer
 
 __all__ = ["MAX_STRETCH", "Ids", "Pairs", "Stretch", "pair_in_bulk"]
@@ -62,8 +63,8 @@ class Stretch(Protocol):
     def ids(self, name: str, other: str | None = None, where: Any = None) -> Ids:
         """Correlation ids. Where `where` is true, they are those of the column `other`."""
 
-    def values(self, name: str) -> Any:
-        """The values of a column, as Python has them."""
+    def keys(self, name: str) -> Any:
+        """The values of a column with 16 bytes each; any where there is none."""
 
     def messages(self, places: Ints) -> Iterator[SeenMessage]:
         """The messages at these places."""
@@ -150,13 +151,13 @@ class _Bulk:
 
     def _use_ids(self, at: int, stop: int) -> set[int]:
         """Use the identifiers of quiet messages, in order; the places of those that were used before."""
-        has_own, use = self._said.has_own, self._said.use
+        has_own, own, used_by = self._said.has_own, self._said.own, self._said.used
         used: set[int] = set()
-        if has_own is None or use is None:
+        if has_own is None or own is None or used_by is None:
             return used
         for of_client in (True, False):
             places = at + np.flatnonzero(has_own[at:stop] & (self._to_server[at:stop] == of_client))
-            used.update(places[use(places, of_client)].tolist())
+            used.update(places[take_all(used_by(of_client), own(places))].tolist())
         return used
 
     def _regular(self, at: int, stop: int, used: set[int]) -> Pairs:

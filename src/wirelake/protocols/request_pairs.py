@@ -14,6 +14,7 @@ import msgspec
 
 from wirelake.protocols.analyzer import NO_TIME, Exchange, Part, SeenMessage, SessionAnalyzer
 from wirelake.protocols.oldest import split_oldest
+from wirelake.protocols.used_ids import UsedKeys, UsedNumbers
 
 if TYPE_CHECKING:
     from wirelake.protocols.bulk_pairs import Stretch
@@ -47,8 +48,10 @@ class Correlated(NamedTuple):
     """Messages after which it must be asked again whether pairs can be told; None: there are none."""
     has_own: Any = None
     """Messages with an identifier that no other message of the same side may have; None: there are none."""
-    use: Callable[[Any, bool], list[int]] | None = None
-    """Uses the identifiers of messages at some places, all of them the client's or not; returns which were used before."""
+    own: Callable[[Any], Any] | None = None
+    """These identifiers of messages at some places, as numbers of 64 bits or keys of 16 bytes."""
+    used: Callable[[bool], UsedNumbers | UsedKeys] | None = None
+    """Those that the client used, or the server."""
 
 
 class PairColumns(NamedTuple):

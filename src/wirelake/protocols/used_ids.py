@@ -8,13 +8,9 @@ used: nobody is accused of what is not known. What is remembered depends on the 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 __all__ = ["MAX_KEYS", "MAX_RUNS", "UsedKeys", "UsedNumbers"]
 
@@ -64,33 +60,18 @@ class UsedNumbers(msgspec.Struct, array_like=True):
 
     def has(self, number: int) -> bool:
         """Whether a number was used."""
-        return self._has_any(number, number)
+        return self.has_any(number, number)
 
     def take(self, number: int) -> bool:
         """Use a number. Returns whether it was used before."""
-        if self._has_any(number, number):
+        if self.has_any(number, number):
             return True
         if not self.young.add(number, number):
             self.old, self.young = self.young, _Runs([number], [number])
         return False
 
-    def take_all(self, numbers: npt.NDArray[np.uint64]) -> list[int]:
-        """Use numbers one after the other. Returns the places of those that were used before."""
-        again: list[int] = []
-        if not len(numbers):
-            return again
-        is_last = numbers[1:] - numbers[:-1] != 1
-        lasts = [*is_last.nonzero()[0].tolist(), len(numbers) - 1]
-        starts = [0, *(place + 1 for place in lasts[:-1])]
-        for start, end, first, last in zip(starts, lasts, numbers[starts].tolist(), numbers[lasts].tolist(), strict=True):
-            if first < last and not self._has_any(first, last):
-                self.take(first)
-                self.young.add(first + 1, last)  # it continues the run of the first
-            else:
-                again += [place for place, number in enumerate(numbers[start : end + 1].tolist(), start) if self.take(number)]
-        return again
-
-    def _has_any(self, first: int, last: int) -> bool:
+    def has_any(self, first: int, last: int) -> bool:
+        """Whether one of these numbers was used."""
         return self.young.has_any(first, last) or self.old.has_any(first, last)
 
 
@@ -112,22 +93,3 @@ class UsedKeys(msgspec.Struct, array_like=True):
             self.old, self.young = self.young, set()
         self.young.add(key)
         return False
-
-    def take_all(self, keys: list[bytes]) -> list[int]:
-        """Use identifiers one after the other. Returns the places of those that were used before."""
-        again: list[int] = []
-        start = 0
-        while start < len(keys):
-            if len(self.young) >= MAX_KEYS and not self.has(keys[start]):
-                self.old, self.young = self.young, set()
-            part = keys[start : start + max(1, MAX_KEYS - len(self.young))]
-            new = set(part)
-            if len(new) == len(part) and self.young.isdisjoint(new) and self.old.isdisjoint(new):
-                if self.young:
-                    self.young |= new
-                else:
-                    self.young = new
-            else:
-                again += [place for place, key in enumerate(part, start) if self.take(key)]
-            start += len(part)
-        return again

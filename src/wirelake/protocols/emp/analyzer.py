@@ -156,7 +156,8 @@ class Analyzer(PairingAnalyzer):
             ids.find,
             pings,
             is_about & is_request,
-            lambda places, by_client: self._ids_of(by_client).take_all(numbers[ids.codes[places]]),
+            lambda places: numbers[ids.codes[places]],
+            self._ids_of,
         )
 
     def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:

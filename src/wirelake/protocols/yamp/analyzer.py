@@ -230,7 +230,7 @@ class Analyzer(PairingAnalyzer):
         is_plain &= is_request | (stretch.numbers("response_type") != _PROGRESS)
         about = has_id & stretch.is_null("fault")
         ids = stretch.ids("uid", "request_uid", ~is_request)
-        uids = stretch.values("uid")
+        uids = stretch.keys("uid")
         return Correlated(
             about * (is_plain * (is_request * REQUEST + is_response * ANSWER) + ~is_plain * OTHER),
             stretch.flags("to_server") ^ is_response,
@@ -238,7 +238,8 @@ class Analyzer(PairingAnalyzer):
             lambda texts: ids.find(map(bytes.fromhex, texts)),
             kind == _PING,
             (kind >= _EVENT) & ~stretch.is_null("uid") & stretch.is_null("fault") if self.transport != _DATAGRAMS else None,
-            lambda places, by_client: self._uids_of(by_client).take_all(uids[places].tolist()),
+            lambda places: uids[places],
+            self._uids_of,
         )
 
     def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:

@@ -83,8 +83,9 @@ class _Stretch:
         column = self._column(name)
         return _Ids(column if other is None else pc.if_else(pa.array(where), self._column(other), column))
 
-    def values(self, name: str) -> npt.NDArray[np.object_]:
-        found: npt.NDArray[np.object_] = self._column(name).to_numpy(zero_copy_only=False)
+    def keys(self, name: str) -> npt.NDArray[np.void]:
+        column = self._column(name).cast(pa.binary(16))
+        found: npt.NDArray[np.void] = np.frombuffer(column.buffers()[1], "V16")[column.offset : column.offset + len(column)]
         return found
 
     def messages(self, places: npt.NDArray[np.int64]) -> Iterator[SeenMessage]:
