@@ -45,3 +45,24 @@ def test_at_least_so_many_are_remembered_and_at_most_twice_as_many(monkeypatch, 
         seen.append(make(number))
         assert all(ids.has(one) for one in seen[-10:])
         assert sum(ids.has(one) for one in seen) <= 20
+
+
+@pytest.mark.parametrize("kind", [UsedNumbers, UsedKeys])
+def test_many_at_once_are_used_as_one_by_one(monkeypatch, kind):
+    """Batches of any size, mostly new; then with identifiers that are used again."""
+    monkeypatch.setattr(used_ids, "MAX_RUNS", 10)
+    monkeypatch.setattr(used_ids, "MAX_KEYS", 10)
+    for seed in range(40):
+        dice, single, many = random.Random(seed), kind(), kind()
+        fresh, again = 0, 0
+        for _ in range(20):
+            batch = []
+            for _ in range(dice.randrange(35)):
+                fresh += dice.choice((1, 1, 1, 2))
+                batch.append(fresh if seed % 2 or dice.random() < 0.97 else dice.randrange(max(0, fresh - 15), fresh + 1))
+            ids = batch if kind is UsedNumbers else [number.to_bytes(16) for number in batch]
+            found = take_all(many, np.array(ids, np.uint64 if kind is UsedNumbers else "V16"))
+            assert found == [place for place, one in enumerate(ids) if single.take(one)]
+            assert many == single
+            again += len(found)
+        assert (again > 0) == (seed % 2 == 0)

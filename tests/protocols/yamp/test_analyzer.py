@@ -20,6 +20,7 @@ from tests.protocols.yamp.test_faults import GREETED, HEARD, TOLD
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.analyzer import ConnectionEvent, Unreadable
+from wirelake.protocols.yamp import analyzer as yamp_analyzer
 from wirelake.protocols.yamp import base_session
 from wirelake.protocols.yamp.analyzer import Analyzer
 from wirelake.protocols.yamp.events import Ended, Noticed
@@ -145,6 +146,30 @@ def test_a_kill_is_about_the_request_that_is_in_flight(tmp_path):
     talk.client(speech.request(b"3", uid=OTHER)).server(speech.response(OTHER)).client(speech.cancel(OTHER, kill=1))
     outcomes = {exchange.subject: (exchange.outcome, exchange.cancelled) for exchange in talk.analyzed().exchanges}
     assert outcomes == {"1": (None, False), "2": ("killed", True), "3": ("returned", False)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "killed", "answered", "is_found"),
+    [(2, 3, 3.9, False), (2, 3, 4.1, False), (2, 2.5, 3.6, True)],
+    ids=["it may have crossed", "so slow is the line", "later than a round trip"],
+)
+def test_an_answer_is_late_only_if_it_cannot_have_crossed_the_kill(tmp_path, asked, killed, answered, is_found):
+    """YAMP-34: the only round trip that was measured is that of the answer, or of a ping of the same side."""
+    talk = Talk(tmp_path).shake()
+    if is_found:
+        talk.at(0.5).client(speech.ping(b"a")).at(1.5).server(speech.pong(b"a"))
+    talk.at(asked).client(speech.request()).at(killed).client(speech.cancel(UID, kill=1)).at(answered).server(speech.response(UID))
+    found = [one for one in talk.at(9).analyzed().findings if one.rule == "ANSWERED_AFTER_KILL"]
+    assert [one.to_server for one in found] == ([False] if is_found else [])
+
+
+def test_late_answers_are_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(yamp_analyzer, "_MAX_LATE", 3)
+    talk = Talk(tmp_path).shake().at(1).client(speech.ping(b"a")).at(1.001).server(speech.pong(b"a"))
+    for number in range(10):
+        talk.at(2 + number).client(speech.request(), speech.cancel(UID, kill=1)).at(2.5 + number).server(speech.response(UID))
+    analyzer = talk.analyzed()
+    assert Counter(rules(analyzer))["ANSWERED_AFTER_KILL"] == len(analyzer.late_answers) == 3
 
 
 # Pongs (YAMP-18).
