@@ -26,7 +26,9 @@ from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.state_table import StateTable
 
 __all__ = [
+    "CONFIRMED",
     "DELIVERY",
+    "KILLED",
     "NO_TIME",
     "REQUEST",
     "ConnectionEvent",
@@ -47,6 +49,10 @@ REQUEST: Final = "request"
 """Kind of an exchange: a request and its answer."""
 DELIVERY: Final = "delivery"
 """Kind of an exchange: a message on a channel and its acknowledgement."""
+CONFIRMED: Final = "confirmed"
+"""Outcome of a call that was delivered, and that nothing answered."""
+KILLED: Final = "killed"
+"""Outcome of a request that was killed: no answer comes, and what still comes is discarded (YAMP-34)."""
 
 
 class SeenMessage(msgspec.Struct, gc=False):
@@ -106,6 +112,11 @@ class Exchange(msgspec.Struct, gc=False):
     attempts: int
     outcome: str | None
     kind: str = REQUEST
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether an answer is missing that somebody waits for."""
+        return self.answer is None and self.outcome not in (CONFIRMED, KILLED)
 
 
 class Finding(msgspec.Struct, gc=False):
@@ -465,7 +476,7 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         """An exchange is certain."""
         if exchange.sent is not None:
             self.requests += 1
-            self.answered += exchange.answer is not None
+            self.answered += not exchange.is_unanswered
         self.exchanges.append(exchange)
 
     def _judge_connections(self) -> None:

@@ -324,7 +324,7 @@ class Analysis:
             exchanges, analyzer.exchanges = analyzer.exchanges, []
             answers = []
             for exchange in exchanges:
-                if exchange.answer is None and exchange.outcome != "confirmed":
+                if exchange.is_unanswered:
                     after.append(self._waits(session, session_id, exchange))
                 else:
                     answers.append(self._answer(exchange, message.message_id))
@@ -406,7 +406,7 @@ class Analysis:
             return
         session.analyzer.end()
         for exchange in session.analyzer.exchanges:
-            if exchange.answer is None and exchange.outcome != "confirmed" and exchange.sent is not None:
+            if exchange.is_unanswered and exchange.sent is not None:
                 yield self._waits(session, session_id, exchange)
         session.analyzer.exchanges = []
         yield from self._judged(session, session_id, None)
