@@ -67,6 +67,11 @@ class Scanner:
         """The fault of bytes that end inside a message."""
         return self.protocol.cut(is_datagram=flow.transport == "udp")
 
+    def at_end(self, left: bytes) -> ScanLimits | None:
+        """Scan limits under which bytes that end inside a message are a whole one, if nothing follows; None: there are none."""
+        limits = None if self.protocol.at_end is None else self.protocol.at_end(left, self.limits)
+        return None if limits is None else limits.for_scan()
+
     def walk(self, data: ByteArray, starts: Rows, stops: Rows, ends: Rows, scan_limits: ScanLimits) -> Iterator[Scanned]:
         """All rows of runs that hold whole messages. Writes to `ends` where an unfinished message begins."""
         kernel, segment, at = over_arrays(self.protocol.walk), 0, int(starts[0])

@@ -194,7 +194,8 @@ class StreamReader:
         chosen = list(speakers)
         self._advance({speaker: [] for speaker in chosen}, ended=True)
         for speaker in chosen:
-            if left := self._directions.pop(speaker, None):
+            left = self._directions.pop(speaker, None)
+            if left is not None and not (left.mode == READING and self._is_last(left)):
                 self._set_aside(left, cut if left.mode == READING else left.why or GAP)
 
     def let_go(self, speaker: Speaker, cut: Faults) -> None:
@@ -444,6 +445,16 @@ class StreamReader:
         direction.data = scan_input.data[item.start : item.stop].copy()
         direction.origins = clip(scan_input.origins, item.start, item.stop)
         self._directions[direction.flow.session_id, direction.to_server] = direction
+
+    def _is_last(self, left: Direction) -> bool:
+        """Whether the bytes that wait are a message because nothing follows them; if so, it is read."""
+        scan_limits = self._scanner.at_end(left.data.tobytes())
+        if scan_limits is None:
+            return False
+        starts, stops = np.zeros(1, np.int64), np.array([len(left.data)])
+        segments = np.array([[0, len(left.data), 0, left.to_server]], np.int64)
+        self._stride(ScanInput(left.data, segments, left.origins, [left.flow]), scan_limits, starts, stops, starts)
+        return True
 
     def _set_aside(self, left: Direction, why: Reason) -> None:
         """Quarantine the bytes that wait."""
