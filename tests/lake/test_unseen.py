@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from tests.capture.build import Talk, pcap
+from tests.cases import seeds
 from tests.lake.judged import accused, in_lake, read
 from tests.protocols.yamp import speech
+
+from wirelake.protocols.emp.limits import Limits
+from wirelake.protocols.emp.messages import Data, Ping, Pong, RequestResponse
+from wirelake.protocols.emp.wire import encode
 
 YAMP = ("10.0.0.2", 8888)
 
@@ -42,3 +49,57 @@ def test_a_redirect_with_one_byte_of_size_ends_a_session_in_words(tmp_path, cut)
 def test_what_only_begins_like_such_a_redirect_is_a_message_that_is_cut(tmp_path, said):
     talk = Talk(server=YAMP).open().say(0, speech.handshake()).say(1, speech.handshake()).say(1, said).close()
     assert set(accused(captured(tmp_path, talk), "yamp")) >= {("MESSAGE_CUT", "info")}
+
+
+# EMP-1: a capture that begins after the hello.
+
+
+DIALECTS = pytest.mark.parametrize("limits", [Limits(), Limits(sizes_exclude_themselves=True)], ids=["text", "short"])
+
+
+def conversation(limits, count: int, dice: random.Random) -> list[tuple[int, bytes]]:
+    """Requests of the client with answers, and pings of the server with pongs."""
+    said = []
+    for number in range(1, count + 1):
+        body = dice.randbytes(dice.choice((0, 1, 8, 100)))
+        said += [(0, encode(Data(body, (RequestResponse(True, number),)), limits))]
+        said += [(1, encode(Data(bytes(dice.choice((0, 1, 8, 300))), (RequestResponse(False, number),)), limits))]
+        if not dice.randrange(10):
+            said += [(1, encode(Ping(), limits)), (0, encode(Pong(), limits))]
+    return said
+
+
+def midway(said) -> Talk:
+    """A conversation of which the first packets are not in the capture."""
+    talk = Talk()
+    talk.next = [7000, 9000]
+    for speaker, data in said:
+        talk.say(speaker, data)
+    return talk
+
+
+@DIALECTS
+def test_a_capture_without_the_hello_is_read_whole_in_the_dialect_that_its_sizes_show(tmp_path, limits):
+    said = conversation(limits, 2400, random.Random(1))
+    path = captured(tmp_path, midway(said))
+    assert not accused(path, "emp")
+    assert len(read(path)[0]) == in_lake(path, "emp")[0] == len(said)
+
+
+@DIALECTS
+@pytest.mark.parametrize("seed", seeds(40, 2, 8))
+def test_wherever_such_a_capture_begins_and_however_it_is_cut_nobody_is_accused(tmp_path, limits, seed):
+    dice = random.Random(seed)
+    said = conversation(limits, 40, dice)[dice.randrange(20) :]
+    first, size = dice.randrange(len(said[0][1])), dice.choice((1, 3, 7, 20, 1000))
+    pieces = [
+        (speaker, data[at : at + size])
+        for speaker, data in [(said[0][0], said[0][1][first:]), *said[1:]]
+        for at in range(0, len(data), size)
+    ]
+    if dice.random() < 0.3:
+        pieces = [(speaker, data) for speaker, data in pieces if speaker == 0]
+    path = captured(tmp_path, midway(pieces))
+    assert not accused(path, "emp")
+    whole = sum(speaker == 0 or len(pieces) > len([0 for one in pieces if not one[0]]) for speaker, _ in said)
+    assert in_lake(path, "emp")[0] >= whole - 4
