@@ -40,16 +40,17 @@ WRITERS = {"emp": emp.write, "event_mesh": event_mesh.write, "relink": relink.wr
 FOLDED = ("exchanges", "violations", "sessions")
 
 AS_SQL = {
-    "emp": {"exchanges": "a15651dd41125aa2", "violations": "ce7bd34b3973529a", "sessions": "54ea9f09fcbe1b13"},
+    "emp": {"exchanges": "a15651dd41125aa2", "violations": "cbf117a6f779e58d", "sessions": "d2f58f326e26a81e"},
     "event_mesh": {"exchanges": "e3b0c44298fc1c14", "violations": "c4141fe99e7fd2d5", "sessions": "f258ab4fbb430dc0"},
     "relink": {"exchanges": "e8dcdc6cdcc49f2b", "violations": "f60828c0a21a638d", "sessions": "da26ea892a9c372e"},
     "wolpertinger": {"exchanges": "5b3f07349708f892", "violations": "5728fd036f01c6fa", "sessions": "a3bd64d300c8f912"},
-    "yamp": {"exchanges": "0f7fda3ddab0996f", "violations": "14dc4bf9f19ba1c6", "sessions": "05d14693e973d5d6"},
+    "yamp": {"exchanges": "0f7fda3ddab0996f", "violations": "684b4649859d8b46", "sessions": "03521bdde2af22e7"},
 }
 """Fingerprints of the rows that SQL gave.
 
 Those of YAMP differ from SQL's in BODY_UNDECODABLE, and so in the violations of a session: bodies are read with the serializer of the first
-handshake now (YAMP-11). Without that rule, they are the same. A killed request is not unanswered, and its uid not in flight (YAMP-34).
+handshake now (YAMP-11). A killed request is not unanswered, and its uid not in flight (YAMP-34). EMP and YAMP have fewer violations than
+SQL gave: none behind a message that is cut.
 """
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.capture.build import Talk, pcap
+from tests.capture.build import Talk, ethernet, pcap
 from tests.cases import seeds
-from tests.lake.judged import accused, in_lake, read
+from tests.lake import clean
+from tests.lake.judged import accused, grave, in_lake, read
 from tests.protocols.yamp import speech
 
+from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.emp.limits import Limits
-from wirelake.protocols.emp.messages import Data, Ping, Pong, RequestResponse
+from wirelake.protocols.emp.messages import Data, Hello, Ping, Pong, RequestResponse
 from wirelake.protocols.emp.wire import encode
 
 YAMP = ("10.0.0.2", 8888)
@@ -103,3 +105,48 @@ def test_wherever_such_a_capture_begins_and_however_it_is_cut_nobody_is_accused(
     assert not accused(path, "emp")
     whole = sum(speaker == 0 or len(pieces) > len([0 for one in pieces if not one[0]]) for speaker, _ in said)
     assert in_lake(path, "emp")[0] >= whole - 4
+
+
+# What a capture misses.
+
+
+@pytest.mark.parametrize("loss", clean.LOSSES, ids=lambda loss: loss.__name__)
+@pytest.mark.parametrize("protocol", clean.CONVERSATIONS)
+@pytest.mark.parametrize("seed", seeds(60, 1, 3))
+def test_nobody_is_accused_of_what_was_not_seen(tmp_path, protocol, loss, seed):
+    """Whatever of a conversation without a fault is not in the capture: no rule counts as broken."""
+    every = clean.packets(protocol, random.Random(seed))
+    found = accused(written(tmp_path / "whole.pcap", every), protocol)
+    assert not grave(found)
+    some = loss(random.Random(f"{protocol} {seed}"), every)
+    assert not grave(accused(written(tmp_path / "some.pcap", some), protocol))
+
+
+def written(path, packets):
+    path.write_bytes(pcap([(ts, ethernet(packet)) for ts, _, packet in packets]))
+    return path
+
+
+def test_a_broken_rule_of_a_capture_counts_when_the_other_side_is_seen_again(tmp_path):
+    """An answer to no request: the client's next message shows that nothing of it is missing."""
+    hello, answer = encode(Hello()), encode(Data(b"", (RequestResponse(False, 7),)))
+    talk = Talk().open().say(0, hello).say(1, hello).say(1, answer)
+    assert not grave(accused(captured(tmp_path, talk), "emp"))
+    talk.say(0, encode(Ping()))
+    assert grave(accused(captured(tmp_path, talk), "emp")) == {("RESPONSE_UNMATCHED", "error"): 1}
+
+
+def test_nothing_follows_from_the_hole_of_a_message_that_is_cut(tmp_path):
+    """EMP-43: the request is cut in a recording, and its answer is there."""
+    request, answer = (encode(Data(b"?", (RequestResponse(is_request, 7),))) for is_request in (True, False))
+    for cut, expected in ((len(request), {}), (0, {("RESPONSE_UNMATCHED", "error"): 1}), (9, {})):
+        with Recorder(tmp_path / f"{cut}.pcapng", protocol="emp") as recorder:
+            talk = recorder.connection(role="client", local=("127.0.0.1", 40_000), remote=("127.0.0.1", 5040))
+            talk.sent(encode(Hello()))
+            talk.received(encode(Hello()))
+            if cut:
+                talk.sent(request[:cut])
+            talk.received(answer)
+            talk.sent(encode(Ping()))
+            talk.closed("bye")
+        assert grave(accused(tmp_path / f"{cut}.pcapng", "emp")) == expected

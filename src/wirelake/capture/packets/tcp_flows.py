@@ -194,12 +194,17 @@ class Tracker:
             half.opens_at(data_at)
             if not tracked.halves[not to_server].from_start:
                 self._event(tracked, True, ts, record, "opened")
+        if half.is_unseen and (payload or flags & FIN) and tracked.halves[not to_server].from_start:
+            self._event(tracked, to_server, ts, record, "missing")
         if payload and flags & RST:
             self._accounting.add(OTHER, "text of a reset", len(payload), 1, offset)
         elif payload:
             self._payload(tracked, to_server, half, data_at, ts, offset, payload)
         if missing:
             half.lose((data_at + len(payload)) % _WRAP, missing)
+        is_last = (flags & RST and not payload and not tracked.closed) or (flags & FIN and not half.finished)
+        if is_last and (half.is_short((data_at + len(payload)) % _WRAP) or any(one.is_waiting for one in tracked.halves)):
+            self._event(tracked, to_server, ts, record, "missing")
         if flags & RST:
             if not tracked.closed:
                 tracked.closed = True
@@ -473,12 +478,14 @@ class Tracker:
 
     def _hand_on(self, tracked: Tracked, item: Held) -> None:
         bit = item.bit
+        side = "client" if item.to_server else "server"
         if item.event:
-            by = "" if item.event == "closed" else "client" if item.to_server else "server"
+            by = "" if item.event == "closed" else side
             self._builder.event(self._number(tracked), bit.ts, bit.offset, item.event, by)
         elif bit.what == FRESH:
             if bit.missing > 0:
                 self._accounting.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
+                self._builder.event(self._number(tracked), bit.ts, bit.offset, "missing", side)
             self._builder.append(self._number(tracked), item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
         else:
             self._accounting.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
