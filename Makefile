@@ -69,10 +69,11 @@ coverage: $(VENV)/.coverage  ## Report branch coverage of protocols/ and lake/, 
 matrix: $(BIN)/python  ## Run the tests without Spark on each Python from 3.11 to 3.14 that this machine has (TESTS)
 	@$(BIN)/python .ci/matrix.py $(TESTS)
 
-soak: $(VENV)/.test  ## Run the long tests, 1,000 random examples of each property, 20 schedules of kills (SCHEDULES), 20,000 seeds of two Relink links (SEEDS, FIRST), and fuzzing for five minutes
+soak: $(VENV)/.test  ## Run the long tests, 1,000 random examples of each property, 20 schedules of kills and 40 of power cuts (SCHEDULES, CUTS), 20,000 seeds of two Relink links (SEEDS, FIRST), and fuzzing for five minutes
 	@$(BIN)/python -m pytest -m long
 	@$(BIN)/python -m pytest -m 'hypothesis and not long and not spark' --hypothesis-profile soak --timeout 3600
 	@$(BIN)/python -m tests.lake.kills $(or $(SCHEDULES),20) --first $(or $(FIRST),0)
+	@$(BIN)/python -m tests.lake.power_cuts $(or $(CUTS),40) --first $(or $(FIRST),0)
 	@$(BIN)/python -m tests.protocols.relink.simulation $(or $(FIRST),0) --seeds $(or $(SEEDS),20000)
 	@$(MAKE) --no-print-directory fuzz SECONDS=300
 

@@ -33,6 +33,7 @@ ARGUMENTS = {
     errors.SourceChanged: ("a.pcapng", 7, "cut"),
     errors.MissingExtra: ("duckdb", "lake"),
     errors.StateError: ("damaged",),
+    errors.TableFeature: ("lake/messages", ("deletionVectors",)),
 }
 
 

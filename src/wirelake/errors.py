@@ -22,7 +22,8 @@ WirelakeError
 │   └── LakeMissing            … there is no lake in the folder; a LakeError, too
 ├── LakeError                  a lake cannot be read, written or started
 │   ├── QueryError             … SQL that cannot be answered
-│   └── StateError             … stored decoder state is damaged: carries `reason`
+│   ├── StateError             … stored decoder state is damaged: carries `reason`
+│   └── TableFeature           … a table has features of Delta Lake that are not honoured: carries `features`
 └── UsageError                 a wrong argument or option; a ValueError, too
     └── MissingExtra           … a library is not installed: carries `library` and `extra`
 ```
@@ -62,6 +63,7 @@ __all__ = [
     "SessionClosed",
     "SourceChanged",
     "StateError",
+    "TableFeature",
     "UsageError",
     "WirelakeError",
 ]
@@ -89,6 +91,10 @@ class ErrorCode(StrEnum):
     """A source has connections that must be partitioned by connection before they are decoded."""
     DECODER_FAILED = "WL-DECODER-FAILED"
     """A source cannot be decoded because of a bug in a decoder."""
+    TABLE_FEATURE = "WL-TABLE-FEATURE"
+    """Another program turned on a feature of Delta Lake, such as deletion vectors: answers without it would be wrong."""
+    DISK_FULL = "WL-DISK-FULL"
+    """No space is left on a disk that is written to."""
 
 
 class WirelakeError(Exception):
@@ -167,7 +173,7 @@ class PeerError(WirelakeError):
 
 
 class RequestTimeout(WirelakeError, TimeoutError):
-    """The peer did not answer in time; the connection stays open."""
+    """The peer did not answer in time; the connection stays open, unless the peer has been silent for too long."""
 
 
 class DeliveryFailed(WirelakeError):
@@ -248,6 +254,23 @@ class StateError(LakeError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class TableFeature(LakeError):
+    """A `table` has `features` of Delta Lake that are not honoured: answers would be wrong."""
+
+    code = ErrorCode.TABLE_FEATURE
+
+    def __init__(self, table: str, features: tuple[str, ...]) -> None:
+        self.table = table
+        self.features = features
+        super().__init__(table, features)
+
+    def __str__(self) -> str:
+        return (
+            f"table {self.table} has a feature of Delta Lake that wirelake does not honour: {', '.join(self.features)}. Turn it off again "
+            f"(Spark: ALTER TABLE … DROP FEATURE {self.features[0]}), or ingest the sources into a new lake"
+        )
 
 
 class UsageError(WirelakeError, ValueError):

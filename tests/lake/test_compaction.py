@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -53,6 +55,19 @@ def test_small_files_become_one_and_whoever_reads_the_old_ones_may_finish(tmp_pa
     published(lake, MANY + 2, 1)
     assert tidy(lake, MANY + 2, always=True) == 1
     assert len(rows(lake)) == MANY + 2
+
+
+def test_compaction_says_in_the_log_that_no_data_changed(tmp_path):
+    """Else every stream that reads the table ends with an error."""
+    lake = a_lake(tmp_path)
+    published(lake, 1, 2)
+    assert tidy(lake, 2, always=True) == 1
+    log = delta.folder(lake, connections.TABLE) / "_delta_log"
+    changes = []
+    for entry in sorted(log.glob("*.json")):
+        actions = [action for line in entry.read_text().splitlines() for action in json.loads(line).items()]
+        changes.append([(kind, body["dataChange"]) for kind, body in actions if kind in ("add", "remove")])
+    assert changes == [[], [("add", True)], [("add", True)], [("remove", False), ("remove", False), ("add", False)]]
 
 
 def test_what_gold_tables_were_not_built_from_is_left_alone(tmp_path):

@@ -16,6 +16,8 @@ class Asking:
     deadline = None
     rest = frames = b""
     sent_sizes = frame_sizes = ()
+    inflated = 0
+    job = None
 
     def __init__(self):
         self.asked = 0

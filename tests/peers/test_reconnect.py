@@ -6,9 +6,10 @@ import asyncio
 
 import msgspec
 import pytest
-from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, quick, raw_server, run, until
+from tests.peers.world import ANY, BYE, HELLO, PING, QUIET, Raw, quick, raw_server, run, until
 
 from wirelake.errors import ConnectFailed, ConnectionLost, LocalProtocolError, SessionClosed
+from wirelake.peers import emp, live_peer, wolpertinger, yamp
 from wirelake.peers.backoff import Backoff, BackoffTimer
 from wirelake.peers.client import Client
 from wirelake.peers.emp import Options, Peer, connect, serve
@@ -156,7 +157,7 @@ def test_a_server_that_hangs_up_before_hello_does_not_reset_the_back_off():
     run(main)
 
 
-def test_a_finished_handshake_resets_the_back_off():
+def test_a_message_after_the_handshake_resets_the_back_off():
     async def main():
         asked: list[float] = []
 
@@ -171,6 +172,7 @@ def test_a_finished_handshake_resets_the_back_off():
             taken += 1
             if taken in (3, 6, 9):  # and no more: the client may be leaving by then
                 await raw.greet()
+                await raw.say(Data(b"useful"))
 
         backoff = Backoff(first=1, most=1000)
         async with raw_server(sometimes) as address:
@@ -178,6 +180,81 @@ def test_a_finished_handshake_resets_the_back_off():
             async with client:
                 await until(lambda: client.connections >= 3)
         assert asked[:8] == [1, 2, 1, 1, 2, 1, 1, 2]
+
+    run(main)
+
+
+@pytest.mark.parametrize("protocol", ["emp", "yamp"])
+def test_connections_that_die_after_their_handshake_are_no_progress(protocol):
+    """Pings and pongs are none either: waits go on growing."""
+
+    async def main():
+        asked: list[float] = []
+
+        def uniform(_low: float, high: float) -> float:
+            asked.append(high)
+            return 0.0
+
+        async def die(raw: Raw) -> None:
+            hello, ping = (HELLO, PING) if protocol == "emp" else (b"\0\0\1\4json", b"\x01\4ping")
+            await raw.say(hello, ping)
+            await raw.reader.readexactly(len(hello))
+
+        def make(stream):
+            return Peer(Speaker.CLIENT, stream, LIVE) if protocol == "emp" else yamp.Peer(Speaker.CLIENT, stream, yamp.Options(linger=0.2))
+
+        backoff = Backoff(first=1, most=1000)
+        async with raw_server(die) as address:
+            client = Client(parse(address, 5040), make, reconnect=backoff, backoff=BackoffTimer(backoff, uniform))
+            async with client:
+                await until(lambda: len(asked) >= 6)
+        assert asked[:6] == [1, 2, 4, 8, 16, 32]
+
+    run(main)
+
+
+def test_a_connection_that_lived_for_a_while_was_of_use(monkeypatch):
+    async def main():
+        async def silent(raw: Raw) -> None:
+            await raw.greet()
+            await raw.hear_rest()
+
+        async with raw_server(silent) as address, connect(address, options=LIVE) as peer:
+            assert not peer.has_progressed
+            monkeypatch.setattr(live_peer, "SETTLED", 0.01)
+            await until(lambda: peer.has_progressed)
+
+    run(main)
+
+
+@pytest.mark.parametrize("protocol", ["emp", "yamp", "wolpertinger"])
+def test_leaving_in_the_first_moment_of_a_new_connection_ends_it(protocol):
+    """The peer exists, and has not begun its handshake."""
+
+    async def main():
+        kinds = {"emp": emp.Peer, "yamp": yamp.Peer, "wolpertinger": wolpertinger.Peer}
+        entered = asyncio.Event()
+        made = 0
+
+        def make(stream):
+            nonlocal made
+            made += 1
+            if made == 2:
+                entered.set()
+            return kinds[protocol](Speaker.CLIENT, stream)
+
+        async def once(raw: Raw) -> None:
+            await raw.say({"emp": HELLO, "yamp": b"\0\0\1\4json", "wolpertinger": b""}[protocol])
+            await asyncio.sleep(0.05)
+            if made == 2:
+                await raw.reader.read()
+
+        async with raw_server(once) as address:
+            client = Client(parse(address, 5040), make, reconnect=SOON)
+            with quick(10):
+                async with client:
+                    await entered.wait()
+        assert made == 2
 
     run(main)
 

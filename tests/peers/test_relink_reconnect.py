@@ -130,6 +130,7 @@ def test_the_listener_restarts():
                 await sending
             assert failed.value.outcome is Outcome.UNKNOWN
             await link.channel(CHAN).send(b"four")
+            assert await link.close(), "the link that is there now ends well"
             await connector.__aexit__(None, None, None)
         assert seen == [b"four"]
         (lost,) = heard.of(LinkLost)

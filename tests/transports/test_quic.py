@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from tests.peers.world import log_of, run, until
 from tests.transports.certificates import Authority, self_signed
@@ -289,5 +290,84 @@ def test_a_certificate_that_is_not_there_is_said(tmp_path):
         with pytest.raises(UsageError, match="cannot use certificate"):
             QuicEndpoint(under, Quic(tmp_path / "none.pem", tmp_path / "none.key"), "test")
         await under.close()
+
+    run(main)
+
+
+# Limits for each host.
+
+
+async def at(host: str, quic: Quic) -> QuicEndpoint:
+    return QuicEndpoint(await udp.listen(host, 0), quic, "test")
+
+
+@contextlib.asynccontextmanager
+async def closing(*ends: QuicEndpoint) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        for one in ends:
+            await one.close()
+
+
+def hosts_of(server: QuicEndpoint) -> list[str]:
+    return sorted(link.remote[0] for link in server._links)
+
+
+def test_one_host_does_not_take_all_connections(trusted):
+    async def main():
+        limited = msgspec.structs.replace(trusted, max_connections=4, max_connections_per_host=2, evict_after=60.0)
+        server = await at("127.0.0.1", limited)
+        greedy = [await at("127.0.0.2", trusted) for _ in range(4)]
+        honest = await at("127.0.0.1", trusted)
+        async with closing(server, honest, *greedy), listening(server, honest, *greedy) as heard:
+            for number, one in enumerate(greedy):
+                one.send(b"%d" % number, server.local)
+            await until(lambda: len(heard[server]) == 2)
+            honest.send(b"honest", server.local)
+            await until(lambda: b"honest" in [data for data, _ in heard[server]])
+            assert hosts_of(server) == ["127.0.0.1", "127.0.0.2", "127.0.0.2"]
+
+    run(main)
+
+
+def test_a_full_host_makes_space_for_its_own_and_who_is_unproven_goes_first(trusted):
+    async def main():
+        limited = msgspec.structs.replace(trusted, max_connections_per_host=2, evict_after=0.05)
+        server, first, half, second = [await at("127.0.0.1", limited)] + [await at("127.0.0.2", trusted) for _ in range(3)]
+        sent, plain = 0, half._under.send
+
+        def lossy(data, to):
+            nonlocal sent
+            sent += 1
+            return plain(data, to) if sent <= 2 else True  # its handshake gets no further than the proof of its address
+
+        half._under.send = lossy
+        async with closing(server, first, half, second), listening(server, first, half, second) as heard:
+            first.send(b"first", server.local)
+            await until(lambda: len(heard[server]) == 1)
+            half.send(b"half", server.local)
+            await until(lambda: len(server._links) == 2)
+            await asyncio.sleep(0.1)
+            second.send(b"second", server.local)
+            await until(lambda: len(heard[server]) == 2)
+            assert {link.remote for link in server._links} == {first.local, second.local}
+            first.send(b"again", server.local)
+            await until(lambda: heard[server][-1][0] == b"again")
+
+    run(main)
+
+
+def test_what_we_connect_to_is_not_closed_for_others(trusted):
+    async def main():
+        limited = msgspec.structs.replace(trusted, max_connections=1, evict_after=0.0)
+        server, friend, other = await at("127.0.0.1", limited), await at("127.0.0.1", trusted), await at("127.0.0.2", trusted)
+        async with closing(server, friend, other), listening(server, friend, other) as heard:
+            server.send(b"hello", friend.local)
+            await until(lambda: len(heard[friend]) == 1)
+            other.send(b"let me in", server.local)
+            await asyncio.sleep(0.2)
+            assert heard[server] == []
+            assert [link.remote for link in server._links] == [friend.local]
 
     run(main)

@@ -391,3 +391,38 @@ def test_of_pings_that_arrive_together_the_newest_is_answered():
         assert bytes(one._incoming) == Frame(Opcode.PONG, b"099").serialize(mask=False)
 
     run(main)
+
+
+# Web pages.
+
+
+@pytest.mark.parametrize(
+    ("origin", "may"),
+    [
+        ("http://example.org", True),
+        ("https://EXAMPLE.org:8443", True),
+        ("https://listed.example", True),
+        ("https://listed.example:444", False),
+        ("http://evil.example", False),
+        ("http://example.org.evil.example", False),
+        ("http://example.org@evil.example", False),
+        ("http://[", False),
+        ("null", False),
+        ("", False),
+        (None, True),
+    ],
+)
+def test_a_page_of_another_host_may_not_connect(origin, may):
+    async def main():
+        one, two = pair()
+        header = "" if origin is None else f"Origin: {origin}\r\n"
+        head = "GET / HTTP/1.1\r\nHost: example.org:80\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        one.send(f"{head}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n{header}\r\n".encode())
+        if may:
+            await websocket.accept(two, "ws", origins=("https://listed.example",))
+        else:
+            with pytest.raises(OSError, match="may not connect: list it in `origins`"):
+                await websocket.accept(two, "ws", origins=("https://listed.example",))
+        assert (await one.receive()).startswith(b"HTTP/1.1 101 " if may else b"HTTP/1.1 403 ")
+
+    run(main)

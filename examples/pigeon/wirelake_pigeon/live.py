@@ -30,6 +30,8 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     max_unsent: int = 1024 * 1024
     linger: float = 1.0
     stall_timeout: float = 60.0
+    path_timeout: float | None = 120.0
+    silence_timeout: float | None = 15.0
     recorder: Recorder | None = None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import gc
 import io
 import logging
 import os
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from wirelake import protocols
-from wirelake.capture.record.recorder import PRIVATE_TRANSPORTS, Recorder
+from wirelake.capture.record.recorder import MODE, Recorder
 from wirelake.cli import logs, terminal
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER, Lines, Notices
 from wirelake.cli.terminal import json_text
@@ -55,6 +56,7 @@ class LiveOptions(msgspec.Struct, frozen=True):
 
     record_max_size: int | None = None
     record_max_time: float | None = None
+    record_mode: int = MODE
     max_notices: int = MAX_NOTICES
     output_buffer: int = OUTPUT_BUFFER
     watch: bool = False
@@ -113,11 +115,17 @@ def live_output(options: LiveOptions) -> Iterator[None]:
         output.err.close()
 
 
-def compile_scanner(protocol: str) -> None:
-    """Compile a protocol's scanner before anything listens: the first client would wait for it, perhaps beyond its handshake timeout."""
+def compile_scanner(protocol: str, *more: Callable[[], None]) -> None:
+    """Compile a protocol's scanner, and what `more` compiles, before anything listens; all that was loaded for it stays.
+
+    The first client would wait for it, perhaps beyond its handshake timeout.
+    """
     use_compiled()
     descriptor = protocols.get(protocol)
     list(descriptor.buffer(descriptor.limits()).feed(b"\n" * COMPILED_BYTES))
+    for compile_more in more:
+        compile_more()
+    gc.freeze()  # what was imported so far stays: the collector need not look at a million objects of Numba again and again
 
 
 def say(text: str) -> None:
@@ -170,7 +178,7 @@ def body_of(text: str, hex_text: bool) -> bytes:
 
 
 @contextlib.contextmanager
-def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[Recorder | None]:
+def recording(path: Path | None, protocol: str) -> Iterator[Recorder | None]:
     """A recorder, if a file was named, or if the peer is to be watched.
 
     Its failure was reported when it happened: at the end only the exit code repeats it.
@@ -185,7 +193,7 @@ def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[R
         recorder = Recorder(
             Path(os.devnull) if path is None else path,
             protocol=protocol,
-            private=path is not None and address.partition("://")[0] in PRIVATE_TRANSPORTS,
+            mode=options.record_mode,
             watch=watch,
             **limits,  # type: ignore[arg-type]  # both are numbers or None
         )

@@ -28,7 +28,7 @@ from wirelake.lake.sources.messages import MessageSource
 from wirelake.lake.sources.packets import PacketSource
 from wirelake.lake.sources.silver import CapturedSource
 from wirelake.lake.sources.tables import frame, spark_schema
-from wirelake.lake.store import delta, journal
+from wirelake.lake.store import delta, durable, journal
 from wirelake.lake.store.folder import lake_folder
 from wirelake.lake.tables.catalog import table as table_named
 
@@ -96,5 +96,7 @@ def write_table(rows: DataFrame, folder: AnyPath, name: str) -> int:
         rows.to(spark_schema(table)).write.parquet(batch.as_uri())
     counts = [(path, pq.read_metadata(path).num_rows) for path in sorted(batch.glob("*.parquet"))]
     files = [delta.File(f"{batch.name}/{path.name}", path.stat().st_size, count) for path, count in counts if count]
+    durable.sync(path for path, _ in counts)
     delta.exchange(root, table, delta.entries(root, table), files, 0, 1 + delta.revision(root, table))
+    durable.settle(root)
     return sum(file.rows for file in files)

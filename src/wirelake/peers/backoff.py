@@ -1,6 +1,6 @@
 """Back-off of reconnecting clients: doubling waits with jitter.
 
-A connection that was useful resets the wait.
+A connection that was of use resets the wait: see `Runnable.has_progressed`.
 """
 
 from __future__ import annotations

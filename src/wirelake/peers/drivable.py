@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 __all__ = ["Drivable"]
@@ -13,6 +13,8 @@ class Drivable(Protocol):
 
     ended: Any
     """None, or how it ended: `here` is true if this side ended it, `fault` is the broken rule."""
+    inflated_a_turn: float
+    """Decompressed bytes after which the session leaves the rest of a receipt to a `job`; the owner sets it if it does jobs."""
     sent_sizes: Sequence[int]
     """How long the frames of the last `output` are, if it was large."""
 
@@ -51,6 +53,18 @@ class Drivable(Protocol):
     def events(self) -> list[Any]: ...
     def pause(self) -> None: ...
     def resume(self, now: float) -> None: ...
+    @property
+    def inflated(self) -> int:
+        """How many bytes were made by decompressing so far."""
+
+    @property
+    def job(self) -> Callable[[], Any] | None:
+        """Work that takes long and needs nothing of the session: for a thread.
+
+        Until `finish` gets its outcome, the session takes nothing more of the peer. The owner receives no more bytes meanwhile.
+        """
+
+    def finish(self, outcome: Any, now: float) -> None: ...
     @property
     def asked(self) -> int:
         """A number that changes with every message that the peer must answer in time, such as a ping."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from wirelake.capture.record.recorder import Connection
 from wirelake.peers.drivable import Drivable
+from wirelake.peers.turns import SMALL, Turn
 from wirelake.transports.stream import MessageStream, PushStream, Stream
 from wirelake.transports.tcp import plain
 
@@ -43,8 +46,20 @@ LARGE_READ: Final = 64 * 1024
 While the thread compiles, the loop may wait 5 ms for the interpreter lock after each read. A peer that exchanges small messages would be
 slowed down far more by that than compiling could gain.
 """
+UNANSWERED: Final = 3
+"""Requests in a row that timed out, after which a peer that says nothing may be given up."""
 LITTLE: Final = 4096
 """Bytes given since the system was asked last that count as gone at once: to ask takes as long as to send them."""
+OWNER: Final = 1
+"""Nothing is read because the owner has enough."""
+BUDGET: Final = 2
+"""… because too much was decompressed in too little time."""
+JOB: Final = 4
+"""… because a thread is at work on what was read."""
+INFLATED_A_TURN: Final = 256 * 1024
+"""Decompressed bytes after which the rest of a receipt waits for another turn: others are served in between."""
+BURST: Final = 1.0
+"""Seconds of its budget that a connection may use at once."""
 SLICE: Final = 64 * 1024
 """Bytes a sender may leave to the next turn of the loop; with more, it waits for that turn."""
 
@@ -65,11 +80,14 @@ class Driver:
         record: Connection | None = None,
         messages: Callable[[], list[bytes]] | None = None,
         gather: bool = False,
+        inflated_rate: float = math.inf,
     ) -> None:
         """With `messages`, what the session has to say comes from there if the stream keeps messages apart.
 
         With `gather`, what a receipt makes the session say waits for handlers that answer at once, or else for this turn of the loop to
         end: a protocol that confirms what it receives then says so together with what its owner answers or asks next.
+
+        `inflated_rate` is the budget a second of what the session decompresses: beyond it, reading waits until its time has come.
         """
         self._session = session
         self._stream = stream
@@ -97,8 +115,15 @@ class Driver:
         """`wake` was called meanwhile."""
         self._is_draining = False
         """Reading stops because the peer does not read."""
+        self._turn = Turn()
+        self._unhandled = b""
+        """Bytes that arrived and wait for the next turn."""
+        self._is_waiting = False
+        """The last turn is over: nothing is read before the next."""
+        self._is_datagram = stream.kind == "udp"
+        """What arrives at once is one message, and never cut."""
         self._alarm = asyncio.Event()
-        """A push stream has something that takes time: a peer that does not read, or an error."""
+        """A push stream has something that takes time: a peer that does not read, a turn that is over, or an error."""
         self._failure: Exception | None = None
         """What the session or a handler raised while a push stream called."""
         self._timer: asyncio.TimerHandle | None = None
@@ -106,6 +131,14 @@ class Driver:
         """When the timer fires; not every loop's handle can say so of a moment that has passed."""
         self._readable = asyncio.Event()
         self._readable.set()
+        self._holds = 0
+        """Why nothing is read: bits of `OWNER`, `BUDGET`, `JOB`."""
+        self._inflated_rate = inflated_rate
+        session.inflated_a_turn = INFLATED_A_TURN
+        self._inflated = session.inflated
+        """What the session had decompressed when it was asked last."""
+        self._paid_until = 0.0
+        """When all that was decompressed so far is within the budget."""
         self._waits: set[asyncio.Timeout] = set()
         self.trouble = ""
         """The error of TLS when it ended the connection, for instance that it wants a certificate of ours."""
@@ -114,6 +147,14 @@ class Driver:
         self._hurry: float | None = None
         self.since = self.active_at = self._loop.time()
         """When it began, and when bytes came or were sent last."""
+        self.silence_timeout: float | None = None
+        """How long nothing may come while requests time out."""
+        self._is_heard = True
+        """Bytes of the peer came since a request was sent."""
+        self._asked_at = 0.0
+        """When the first request was sent since bytes came."""
+        self._unanswered = 0
+        """Requests since then that timed out, in a row."""
         self._given = 0
         self._known_gone = 0
         """Bytes that had left the stream when it was asked last: it is asked again only if too much may be unsent."""
@@ -198,10 +239,27 @@ class Driver:
         if self._stream.congested:
             await self._drain()
 
+    def note_request(self, now: float) -> None:
+        """Note that a request of ours was sent: silence counts from the first one since bytes came."""
+        if self._is_heard:
+            self._is_heard, self._asked_at, self._unanswered = False, now, 0
+
+    def note_timeout(self) -> None:
+        """Note that a request of ours timed out, and give the peer up if it has been silent for too long.
+
+        A peer is not silent while we do not read, nor while our output still waits for it: see `stall_timeout`.
+        """
+        if self.silence_timeout is None or self._is_heard or not self._readable.is_set() or self._stream.unsent:
+            return
+        self._unanswered += 1
+        if self._unanswered >= UNANSWERED and self.now - self._asked_at >= self.silence_timeout:
+            self._give_up(f"{self._unanswered} requests in a row timed out, and nothing came for {self.now - self._asked_at:.0f} s")
+            self.wake()
+
     @property
     def held(self) -> int:
-        """Bytes of unfinished messages and of output that the peer does not read."""
-        return self._session.held + self._stream.unsent
+        """Bytes of unfinished messages, of input that waits for a turn, and of output that the peer does not read."""
+        return self._session.held + len(self._unhandled) + self._stream.unsent
 
     def hurry(self, seconds: float) -> None:
         """Wait no longer than this for the peer to read what is left; what was recorded is written first."""
@@ -211,22 +269,75 @@ class Driver:
 
     def hold(self) -> None:
         """Back-pressure for the peer: stop reading."""
+        self._hold(OWNER)
+
+    def go_on(self) -> None:
+        """Read again."""
+        if self._holds & OWNER:
+            self._go_on(OWNER)
+
+    # Inside.
+
+    def _hold(self, why: int) -> None:
+        """Stop reading until every reason is gone."""
+        self._holds |= why
         if self._readable.is_set():
             self._readable.clear()
             self._session.pause()
             if self._push_stream is not None:
                 self._push_stream.pause()
 
-    def go_on(self) -> None:
-        """Read again."""
-        if not self._readable.is_set():
+    def _go_on(self, why: int) -> None:
+        self._holds &= ~why
+        if not self._holds and not self._readable.is_set():
             self._readable.set()
+            self._is_heard = True  # perhaps: nothing was read meanwhile
+            if self._session.ended is not None:
+                return
             self._session.resume(self.now)
-            if self._push_stream is not None and not self._is_draining:
+            if self._is_waiting:
+                self._alarm.set()
+            elif self._push_stream is not None and not self._is_draining:
                 self._push_stream.resume()
             self._arm()
 
-    # Inside.
+    def _pay(self, now: float) -> None:
+        """Wait until what was decompressed is within its budget, but for a second of it."""
+        size, self._inflated = self._session.inflated - self._inflated, self._session.inflated
+        self._paid_until = max(self._paid_until, now) + size / self._inflated_rate
+        if (wait := self._paid_until - now - BURST) > 0 and not self._holds & BUDGET:
+            self._hold(BUDGET)
+            self._loop.call_later(wait, self._go_on, BUDGET)
+
+    def _work(self, now: float) -> None:
+        """Let a thread do the session's job, in the time of its budget.
+
+        Nothing more of the peer is read before it is done, so that all stays in order.
+        """
+        self._hold(JOB)
+        if (wait := self._paid_until - now - BURST) > 0:
+            self._loop.call_later(wait, self._begin_job)
+        else:
+            self._begin_job()
+
+    def _begin_job(self) -> None:
+        if (job := self._session.job) is not None:
+            self._loop.run_in_executor(None, job).add_done_callback(self._take_outcome)
+
+    def _take_outcome(self, done: asyncio.Future[Any]) -> None:
+        now = self._loop.time()
+        if not done.cancelled():
+            try:
+                self._session.finish(done.result(), now)
+                self._settle(self._gather)
+            except Exception as reason:
+                self._fail(reason)
+            if self._session.inflated != self._inflated:
+                self._pay(now)
+            if self._session.ended is None and self._failure is None and self._session.job is not None:
+                self._work(now)
+                return
+        self._go_on(JOB)
 
     def _release(self) -> None:
         """Give memory back at once: what refers to itself in a circle would wait for the garbage collector."""
@@ -242,8 +353,9 @@ class Driver:
             if self._session.ended is None:
                 raise
         finally:
-            if self._record is not None and (rest := self._session.rest):
+            if self._record is not None and (rest := self._session.rest + self._unhandled):
                 self._record.received(rest)
+            self._unhandled = b""
 
     async def _read(self) -> None:
         if self._push_stream is not None:
@@ -251,13 +363,20 @@ class Driver:
             return
         while self._session.ended is None:
             await self._readable.wait()
+            if self._failure is not None:
+                raise self._failure
+            if self._is_waiting:
+                await self._turn.next()
+                self._take_turn()
+                continue
             try:
                 data = await self._stream.receive()
             except OSError as reason:
                 self._take_end(reason)
             else:
                 if data:
-                    self._take(data)
+                    self._unhandled = data
+                    self._take_turn()
                 else:
                     self._take_end(None)
             if self._is_overfull:
@@ -276,7 +395,11 @@ class Driver:
                     raise self._failure
                 if self._is_overfull:
                     await self._drain_first()
-                if self._readable.is_set():
+                if self._is_waiting and self._readable.is_set():
+                    await self._turn.next()
+                    self._take_turn()
+                    self._alarm.set()  # there may be more to do
+                elif self._readable.is_set():
                     stream.resume()
         finally:
             stream.detach()
@@ -299,16 +422,42 @@ class Driver:
     def _take_pushed(self, data: bytes) -> None:
         """Take bytes inside a call of the event loop: what goes wrong is raised in `run`."""
         try:
-            self._take(data)
+            if len(data) <= SMALL:  # no more will come in this turn of the loop
+                self._take(data)
+            else:
+                self._unhandled = data
+                self._take_turn()
         except Exception as reason:
-            self._failure = reason
-            self._alarm.set()
-            if self._push_stream is not None:
-                self._push_stream.detach()
+            self._fail(reason)
         else:
-            if self._given - self._known_gone > self._max_unsent and self._is_overfull and self._push_stream is not None:
+            is_overfull = self._given - self._known_gone > self._max_unsent and self._is_overfull
+            if (self._is_waiting or is_overfull) and self._push_stream is not None:
                 self._push_stream.pause()
                 self._alarm.set()
+
+    def _fail(self, reason: Exception) -> None:
+        """Raise this in `run`."""
+        self._failure = reason
+        self._alarm.set()
+        if self._push_stream is not None:
+            self._push_stream.detach()
+
+    def _take_turn(self) -> None:
+        """Handle bytes that arrived for as long as one turn may take."""
+        turn, data, at = self._turn, self._unhandled, 0
+        self._unhandled = b""
+        is_whole = self._is_datagram or len(data) <= SMALL
+        turn.begin()
+        while at < len(data) and self._readable.is_set() and self._session.ended is None:
+            if turn.is_over:
+                break
+            size = len(data) if is_whole else min(turn.piece, len(data) - at)
+            began = time.perf_counter()
+            self._take(data if size == len(data) else data[at : at + size])
+            at += size
+            turn.measured(size, time.perf_counter() - began)
+        self._unhandled = data[at:] if at else data
+        self._is_waiting = bool(self._unhandled) or (bool(data) and turn.is_over)
 
     @property
     def _is_overfull(self) -> bool:
@@ -320,6 +469,7 @@ class Driver:
     def _take(self, data: bytes) -> None:
         """Bytes of the peer."""
         now = self.active_at = self._loop.time()
+        self._is_heard = True
         if len(self.first_bytes) < FIRST_BYTES:
             self.first_bytes += data[: FIRST_BYTES - len(self.first_bytes)]
         self._session.receive(data, now)
@@ -328,6 +478,10 @@ class Driver:
         if self._record is not None and (frames := self._session.frames):
             self._record.received(frames, lambda: self._session.frame_sizes)
         self._settle(self._gather)
+        if self._session.inflated != self._inflated:
+            self._pay(now)
+        if self._session.job is not None and self._session.ended is None:
+            self._work(now)
 
     def _count_bulk(self, size: int) -> None:
         self._bulk += size
@@ -468,11 +622,15 @@ class Driver:
             except OSError:  # a TimeoutError is one
                 if self._gone > before or self._session.ended is not None:
                     continue
-            log.warning("gave up on %s: it reads nothing", self._stream.remote)
-            self._stream.abort()
-            self.is_broken = True
-            self._session.receive_eof(self.now)
+            self._give_up("it reads nothing")
             self._settle()
+
+    def _give_up(self, why: str) -> None:
+        """End the connection without a goodbye, which the peer would not hear."""
+        log.warning("gave up on %s: %s", self._stream.remote, why)
+        self._stream.abort()
+        self.is_broken = True
+        self._session.receive_eof(self.now)
 
     @property
     def _gone(self) -> int:

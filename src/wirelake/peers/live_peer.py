@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from wirelake.capture.record.recorder import Dialect, Recorder
 from wirelake.errors import RequestTimeout, SessionClosed, WirelakeError
@@ -22,6 +23,10 @@ from wirelake.transports.stream import Stream
 __all__ = ["ConnectionOptions", "LivePeer", "PeerOptions", "StreamPeer"]
 
 
+SETTLED: Final = 10.0
+"""Seconds of life after which a connection has progressed, even if nothing was said."""
+
+
 class ConnectionOptions(Protocol):
     """Options that every connection has."""
 
@@ -31,6 +36,8 @@ class ConnectionOptions(Protocol):
     def linger(self) -> float: ...
     @property
     def stall_timeout(self) -> float: ...
+    @property
+    def path_timeout(self) -> float | None: ...
     @property
     def recorder(self) -> Recorder | None: ...
 
@@ -44,6 +51,8 @@ class PeerOptions(ConnectionOptions, Protocol):
     def max_inbox(self) -> int: ...
     @property
     def max_held(self) -> int: ...
+    @property
+    def silence_timeout(self) -> float | None: ...
 
 
 class SessionEnd(Protocol):
@@ -78,8 +87,9 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
         messages: Callable[[], list[bytes]] | None = None,
         gather: bool = False,
         dialect: Dialect = lambda: (),
+        inflated_rate: float = math.inf,
     ) -> None:
-        """`messages` and `gather` go to the driver, `dialect` to the recorder."""
+        """`messages`, `gather` and `inflated_rate` go to the driver, `dialect` to the recorder."""
         self.stream = stream
         self.noticed: dict[FaultT, int] = {}
         """How often each tolerated rule was broken."""
@@ -107,11 +117,16 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
             record=self._record,
             messages=messages,
             gather=gather,
+            inflated_rate=inflated_rate,
         )
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[OpenedT] = self._loop.create_future()
         self._over = asyncio.Event()
         self._handlers: dict[type[Any], Callable[[Any], None]] = {}
+        self._is_useful = False
+        """The peer sent a message after the handshake that was no keep-alive."""
+        if options.path_timeout is not None:
+            stream.watch_path(max(options.path_timeout, options.stall_timeout))
 
     # For the user.
 
@@ -128,8 +143,11 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
 
     @property
     def has_progressed(self) -> bool:
-        """The handshake is done, so the next attempt need not wait longer than the first."""
-        return self._opened.done()
+        """Whether the next attempt to connect need not wait longer than the first.
+
+        After the handshake the peer sent a message that was no keep-alive, or the connection has lived for 10 seconds.
+        """
+        return self._opened.done() and (self._is_useful or self._driver.now - self._driver.since >= SETTLED)
 
     async def opened(self) -> OpenedT:
         """Wait for the handshake and return its result; raises the error that ended the session instead."""
@@ -209,6 +227,19 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
     _handle_many: Callable[[list[Any]], None] | None = None
     """For peers whose events come in large numbers and cause no output at once: handles a list of them."""
 
+    def _note_progress(self, kinds: Iterable[type[Any]]) -> None:
+        """Take the first event of these kinds as a sign that the connection is useful; later ones cost nothing."""
+        driver = self._driver
+        if (handlers := driver.handlers) is None:
+            return
+
+        def take_first(event: Any) -> None:
+            self._is_useful = True
+            driver.handlers = handlers
+            handlers[type(event)](event)
+
+        driver.handlers = {**handlers, **dict.fromkeys(kinds, take_first)}
+
     def _handle(self, event: Any) -> None:
         self._handlers[type(event)](event)
 
@@ -251,8 +282,19 @@ class LivePeer(StreamPeer[SessionT, OpenedT, EndedT, FaultT]):
         messages: Callable[[], list[bytes]] | None = None,
         gather: bool = False,
         dialect: Dialect = lambda: (),
+        inflated_rate: float = math.inf,
     ) -> None:
-        super().__init__(protocol, session, stream, options, is_client=is_client, messages=messages, gather=gather, dialect=dialect)
+        super().__init__(
+            protocol,
+            session,
+            stream,
+            options,
+            is_client=is_client,
+            messages=messages,
+            gather=gather,
+            dialect=dialect,
+            inflated_rate=inflated_rate,
+        )
         self._work = Workload(
             self._driver.hold,
             self._driver.go_on,
@@ -260,6 +302,7 @@ class LivePeer(StreamPeer[SessionT, OpenedT, EndedT, FaultT]):
             max_waiting=options.max_inbox,
             max_bytes=options.max_held,
         )
+        self._driver.silence_timeout = options.silence_timeout
 
     def close(self, reason: str = "") -> None:
         """Close the session with a reason.

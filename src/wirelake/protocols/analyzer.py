@@ -275,7 +275,7 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     def event(self, event: ConnectionEvent) -> None:
         """Something happened to a connection of the session."""
         self.transport = self.transport or event.transport
-        self.is_captured |= event.observed_by == WIRE
+        self.is_captured |= event.observer_kind == WIRE
         self.has_gap |= event.what == MISSING
         self.connections.event(event)
         if self.unproven and event.by and self.connections.has_ended(event.connection_id, event.by):

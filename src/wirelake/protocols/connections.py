@@ -17,7 +17,7 @@ NO_TIME: Final = -1
 MAX_CONNECTIONS: Final = 4096
 """Connections of a session that are remembered at least; twice as many at most."""
 WIRE: Final = "wire"
-"""The observer of a packet capture."""
+"""The kind of observer that a packet capture is."""
 MISSING: Final = "missing"
 """A capture lacks bytes of a side."""
 ENDS: Final = ("finished", "closed", "reset")
@@ -36,7 +36,7 @@ class ConnectionEvent(msgspec.Struct, gc=False):
     source: str
     offset: int
     transport: str
-    observed_by: str = ""
+    observer_kind: str = ""
     """`client` or `server`: a recording peer; `wire`: a packet capture; empty if unknown."""
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from wirelake.errors import DecodeError
 from wirelake.protocols.faults import Faults
 
-__all__ = ["deflate", "inflate"]
+__all__ = ["deflate", "inflate", "inflated_at_most"]
 
 FORMAT: Final = 31
 """zlib's number for the format of RFC 1952."""
@@ -23,6 +23,15 @@ def deflate(data: bytes) -> bytes:
     """Compress data into one gzip member: the same bytes every time."""
     packer = zlib.compressobj(wbits=FORMAT)
     return packer.compress(data) + packer.flush()
+
+
+MOST: Final = 1032
+"""Bytes that one compressed byte can become."""
+
+
+def inflated_at_most(size: int, limit: int) -> int:
+    """How many bytes `inflate` makes at most of so many, whether it fails or not."""
+    return min(MOST * size, limit + 1)
 
 
 def inflate(data: bytes, limit: int, *, invalid: Faults, over_limit: Faults) -> bytes:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
-from typing import Generic, TypeVar
+import math
+from collections.abc import Callable, Iterator, Sequence, Sized
+from typing import Any, Generic, TypeVar
 
-from wirelake.protocols.buffer import LARGE, Buffer
+from wirelake.protocols.buffer import LARGE, Buffer, Frames
 
 __all__ = ["StreamSession"]
 
 EventT = TypeVar("EventT")
+Incoming = tuple[bytes, list[int], list[int]]
+"""Bytes, the row of a frame in them, and the parts of its batch."""
+
+
+def _nothing() -> None:
+    """Do nothing: a job that only lets others have their turn."""
 
 
 class StreamSession(Generic[EventT]):
@@ -19,6 +26,8 @@ class StreamSession(Generic[EventT]):
     """
 
     _buffer: Buffer
+    ended: Any
+    """None, or how the session ended."""
     _output: list[bytes]
     """Frames to send."""
     _events: list[EventT]
@@ -26,6 +35,14 @@ class StreamSession(Generic[EventT]):
     """Requests of this side without an answer."""
     _peer_requests: Sized = ()
     """Requests of the peer without an answer."""
+    _inflated = 0
+    """Bytes that decompressing made so far."""
+    job: Callable[[], Any] | None = None
+    """See Drivable."""
+    inflated_a_turn: float = math.inf
+    """See Drivable."""
+    _incoming: Iterator[Incoming] = iter(())
+    """Frames that arrived together with one that left a `job`."""
     sent_sizes: Sequence[int] = ()
     """How long the frames of the last `output` are, if it was large."""
 
@@ -76,6 +93,11 @@ class StreamSession(Generic[EventT]):
         return self._buffer.size
 
     @property
+    def inflated(self) -> int:
+        """See Drivable."""
+        return self._inflated
+
+    @property
     def walked(self) -> int:
         """Bytes of the last `receive` that would take less time with a compiled scanner."""
         return self._buffer.walked
@@ -84,9 +106,45 @@ class StreamSession(Generic[EventT]):
         """Compile the scanner of what is received: see `Buffer.compile`."""
         self._buffer.compile()
 
+    def finish(self, outcome: Any, now: float) -> None:
+        """Take the outcome of `job`, and go on with what arrived together with its frame; see Drivable."""
+        self.job = None
+        if self.ended is not None:
+            return
+        self._take_outcome(outcome)
+        enough = self.inflated + self.inflated_a_turn
+        for taken, row, parts in self._incoming:
+            if self.ended is not None:
+                return
+            self._take_row(taken, row, parts, now)
+            self._pause_above(enough)
+            if self.job is not None:
+                return
+
     def release(self) -> None:
         """Free memory: the session is over, and nothing more will be received."""
+        self._incoming, self.job = iter(()), None
         self._buffer.clear()
+
+    def _take_outcome(self, outcome: Any) -> None:
+        """Take what a job of this session returned."""
+
+    def _take_row(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
+        """Take one frame of the peer."""
+
+    def _pause_above(self, enough: float) -> None:
+        """Leave the rest to another turn of the owner if so much was decompressed in this one."""
+        if self.job is None and self.inflated > enough:
+            self.job = _nothing
+
+    def _defer(self, data: bytes, rows: Iterator[list[int]], parts: list[int], batches: Iterator[Frames]) -> None:
+        """Keep the frames of a receipt that come after one that left a job."""
+        buffer = self._buffer
+        inner, buffer.take_run, buffer.bulk = (buffer.take_run, buffer.bulk), None, None  # they would overtake
+        incoming = [(data, row, parts) for row in rows]
+        incoming += [(taken, row, others) for taken, further, others in batches for row in further]
+        buffer.take_run, buffer.bulk = inner
+        self._incoming = iter(incoming)
 
     def _join(self, frames: Sequence[bytes]) -> bytes:
         """Join frames to one piece to send."""

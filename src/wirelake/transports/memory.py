@@ -74,6 +74,9 @@ class MemoryStream:
         self._finished = True
         self._other._changed.set()
 
+    def watch_path(self, seconds: float) -> None:
+        """See Stream."""
+
     async def close(self) -> None:
         """See Stream."""
         self.finish()

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 import ssl
-from collections import deque
+from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -68,6 +68,14 @@ class Quic(msgspec.Struct, frozen=True):
     idle_timeout: float = 60.0
     """How long a connection may be silent."""
     max_connections: int = 1024
+    """Connections in all, incoming and outgoing."""
+    max_connections_per_host: int = 256
+    """Incoming connections of one remote host."""
+    evict_after: float = 1.0
+    """Seconds that the longest idle incoming connection must be idle before a full endpoint ends it for a new one.
+
+    It is one of the new one's host if that host is full, else of the host with the most. One without a finished handshake goes first.
+    """
     max_waiting: int = 256
     """Datagrams that wait for one peer, while it is being connected to or is slow."""
     max_queue: int = 8192
@@ -79,10 +87,15 @@ class Quic(msgspec.Struct, frozen=True):
 class _Link:
     """One connection."""
 
-    def __init__(self, connection: QuicConnection, remote: Address) -> None:
+    def __init__(self, connection: QuicConnection, remote: Address, now: float, *, is_ours: bool) -> None:
         self.connection = connection
         self.remote = remote
+        self.is_ours = is_ours
+        """We connected."""
         self.is_open = False
+        """The handshake is finished."""
+        self.active_at = now
+        """When it carried something last."""
         self.waiting: deque[bytes] = deque()
         self.ids: set[bytes] = set()
 
@@ -142,6 +155,7 @@ class QuicEndpoint:
             for link in touched:
                 self._settle(link)
             self._tick()
+            await asyncio.sleep(0)  # there may be no end of packets that carry nothing
         return [self._queue.popleft() for _ in range(min(len(self._queue), BATCH))]
 
     def send(self, data: bytes, to: Address) -> bool:
@@ -150,6 +164,7 @@ class QuicEndpoint:
         if link is None or link.pending >= self._quic.max_waiting:
             self._unsent += 1
         elif link.is_open:
+            link.active_at = self._loop.time()
             link.connection.send_datagram_frame(data)
             self._settle(link)
         else:
@@ -174,18 +189,37 @@ class QuicEndpoint:
     def _connect(self, to: Address) -> _Link | None:
         """Begin to connect; None if that failed just now, or if there are too many connections."""
         now = self._loop.time()
-        if self._not_before.get(to, now) > now or len(self._links) >= self._quic.max_connections:
+        if self._not_before.get(to, now) > now or not self._make_capacity(None, now):
             return None
         # One of its own: it is read again when the other side asks for a second hello, and then no other name must stand there.
         mine = replace(self._client, server_name=self._quic.server_name or to[0])
-        link = self._add(QuicConnection(configuration=mine), to)
+        link = self._add(QuicConnection(configuration=mine), to, now, is_ours=True)
         self._by_place[to] = link
         link.connection.connect(to, now)
         self._settle(link)
         return link
 
-    def _add(self, connection: QuicConnection, remote: Address) -> _Link:
-        link = _Link(connection, remote)
+    def _make_capacity(self, host: str | None, now: float) -> bool:
+        """Whether there is space for one more connection, of this host or of our own; may end an incoming one for it."""
+        quic = self._quic
+        hosts = Counter(link.remote[0] for link in self._links if not link.is_ours)
+        is_host_full = host is not None and hosts[host] >= quic.max_connections_per_host
+        if not is_host_full and len(self._links) < quic.max_connections:
+            return True
+        if not is_host_full and hosts:
+            host = hosts.most_common(1)[0][0]
+        idle = [one for one in self._links if one.remote[0] == host and not one.is_ours and now - one.active_at >= quic.evict_after]
+        if not idle:
+            return False
+        victim = min(idle, key=lambda one: (one.is_open, one.active_at))
+        log.info("closed the connection of %s:%d: there are too many", *victim.remote)
+        victim.connection.close()
+        self._settle(victim)
+        self._forget(victim)
+        return True
+
+    def _add(self, connection: QuicConnection, remote: Address, now: float, *, is_ours: bool) -> _Link:
+        link = _Link(connection, remote, now, is_ours=is_ours)
         self._links.add(link)
         self._know(link, connection.host_cid)
         return link
@@ -202,8 +236,9 @@ class QuicEndpoint:
             return None
         link = self._by_id.get(header.destination_cid) or self._accept(header, len(data), source)
         if link is not None:
+            link.active_at = self._loop.time()
             try:
-                link.connection.receive_datagram(data, source, self._loop.time())
+                link.connection.receive_datagram(data, source, link.active_at)
             except Exception:  # whatever a packet does to the library, it does it to one connection
                 log.exception("a packet from %s:%d broke its connection", *source)
                 self._forget(link)
@@ -233,14 +268,15 @@ class QuicEndpoint:
             first = self._tokens.validate_token(address=source, destination_cid=header.destination_cid, token=header.token, now=now)
         except ValueError:
             return None
-        if len(self._links) >= self._quic.max_connections:
+        if not self._make_capacity(source[0], now):
+            log.info("refused a connection from %s:%d: there are too many", *source)
             return None
         connection = QuicConnection(
             configuration=self._server,
             original_destination_connection_id=first,
             retry_source_connection_id=header.destination_cid,
         )
-        link = self._add(connection, source)
+        link = self._add(connection, source, now, is_ours=False)
         self._know(link, header.destination_cid)
         return link
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from wirelake.extras import need_for_address
@@ -47,16 +47,17 @@ class Arrival(Protocol):
 class SocketArrival:
     """A socket that was accepted."""
 
-    def __init__(self, sock: socket.socket, scheme: str, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, sock: socket.socket, scheme: str, tls: ssl.SSLContext | None, origins: Sequence[str] = ()) -> None:
         self.host = tcp.remote_host(sock)
         self._sock = sock
         self._scheme = scheme
         self._tls = tls
+        self._origins = origins
 
     async def stream(self) -> Stream:
         """See Arrival."""
         stream = await tcp.accept(self._sock, self._tls, unix.UnixStream if self._scheme == UNIX else tcp.TcpStream)
-        return await websocket.accept(stream, self._scheme) if self._scheme in ("ws", "wss") else stream
+        return await websocket.accept(stream, self._scheme, origins=self._origins) if self._scheme in ("ws", "wss") else stream
 
     def close(self) -> None:
         """See Arrival."""
@@ -91,20 +92,25 @@ async def connect(target: Target, tls: ssl.SSLContext | None = None) -> Stream:
 
 
 async def listen(
-    target: Target, tls: ssl.SSLContext | None, accepted: Callable[[Arrival], None], screen: udp_stream.Screen | None = None
+    target: Target,
+    tls: ssl.SSLContext | None,
+    accepted: Callable[[Arrival], None],
+    screen: udp_stream.Screen | None = None,
+    origins: Sequence[str] = (),
 ) -> Listener:
     """Accept connections until the listener is closed.
 
     Raises OSError, and MissingExtra before anything listens.
 
-    With `screen`, addresses that send datagrams get no stream before they have shown that they hear the answers.
+    With `screen`, addresses that send datagrams get no stream before they have shown that they hear the answers. `origins` are those of
+    web pages that may connect, beside pages of the same host.
     """
     need_for_address(f"{target.scheme}://")
     if target.scheme == "udp":
         return await udp_stream.listen(target.host, target.port, lambda stream: accepted(DatagramArrival(stream)), screen)
 
     def take(sock: socket.socket) -> None:
-        accepted(SocketArrival(sock, target.scheme, tls))
+        accepted(SocketArrival(sock, target.scheme, tls, origins))
 
     if target.scheme == UNIX:
         return await unix.listen(target.host, take)

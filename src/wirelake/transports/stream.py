@@ -29,7 +29,7 @@ class Stream(Protocol):
         """Whatever arrived, at least one byte; nothing at the end. Raises OSError if the connection broke."""
 
     def send(self, data: bytes) -> None:
-        """Queue bytes; they leave by themselves."""
+        """Queue bytes; they leave by themselves. After `finish`, `close` or `abort` they are dropped, on every transport."""
 
     @property
     def congested(self) -> bool:
@@ -48,6 +48,9 @@ class Stream(Protocol):
 
     def finish(self) -> None:
         """Say that no more bytes will be sent, where the transport can say so."""
+
+    def watch_path(self, seconds: float) -> None:
+        """End with an error when the other host was unreachable for so long; does nothing without a TCP connection of its own."""
 
     async def close(self) -> None:
         """Flush, close, and wait until it is closed."""

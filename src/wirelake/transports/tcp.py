@@ -11,6 +11,7 @@ import re
 import socket
 import ssl
 import struct
+import sys
 import termios
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Final, cast
 
 from wirelake.transports.stream import CHUNK, Address
 
-__all__ = ["Listener", "TcpStream", "accept", "connect", "listen", "plain", "remote_host"]
+__all__ = ["Listener", "TcpStream", "accept", "connect", "listen", "plain", "remote_host", "watch_path"]
 
 log = logging.getLogger("wirelake.tcp")
 
@@ -30,6 +31,10 @@ BACKLOG: Final = 512
 """Connections that wait to be accepted, and how many are accepted in one go."""
 ACCEPT_PAUSE: Final = 1.0
 """Seconds without accepting when the system has no descriptor left."""
+PROBES: Final = 5
+"""Keep-alive probes without an answer, after which the other host counts as unreachable."""
+LONGEST_IDLE: Final = 32_767
+"""Seconds that Linux takes at most between two probes."""
 TLS_TIMEOUT: Final = 10.0
 """Seconds a client may take for the handshake of TLS."""
 _CLIENT_CERTIFICATE: Final = ("alert certificate required", "alert unknown ca", "alert bad certificate", "alert certificate expired")
@@ -60,6 +65,8 @@ class TcpStream(asyncio.Protocol):
         self._is_over = False
         """The peer sends no more."""
         self._is_lost = False
+        self._is_finished = False
+        """We send no more."""
         self._error: Exception | None = None
         """Why the connection broke, if it did."""
         self._arrived: Callable[[bytes], None] | None = None
@@ -112,7 +119,7 @@ class TcpStream(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         """See Stream."""
-        if not self._transport.is_closing():
+        if not self._is_finished and not self._transport.is_closing():
             self._transport.write(data)
 
     @property
@@ -149,9 +156,15 @@ class TcpStream(asyncio.Protocol):
 
     def finish(self) -> None:
         """See Stream; TLS cannot say so."""
+        self._is_finished = True
         if self._transport.can_write_eof() and not self._transport.is_closing():
             with contextlib.suppress(OSError):
                 self._transport.write_eof()
+
+    def watch_path(self, seconds: float) -> None:
+        """See Stream."""
+        if not self._transport.is_closing():
+            watch_path(self._socket, seconds)
 
     async def close(self) -> None:
         """See Stream."""
@@ -346,6 +359,23 @@ async def listen(host: str, port: int, accepted: Callable[[socket.socket], None]
             sock.close()
         raise
     return Listener(sockets, accepted)
+
+
+def watch_path(sock: socket.socket, seconds: float) -> None:
+    """Let the system end a TCP connection when the other host was unreachable for so long.
+
+    Bytes that were sent must be acknowledged in this time (`TCP_USER_TIMEOUT`, RFC 5482). A silent connection is probed after half of it
+    (`SO_KEEPALIVE`). Systems other than Linux only probe, at times of their own.
+    """
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        interval = max(1, round(seconds / 2 / PROBES))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, round(1000 * seconds)))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, min(round(seconds / 2), LONGEST_IDLE)))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, min(interval, LONGEST_IDLE))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
 
 
 def remote_host(sock: socket.socket) -> str:

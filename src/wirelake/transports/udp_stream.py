@@ -105,6 +105,9 @@ class DatagramStream:
         self._finished = True
         self._changed.set()
 
+    def watch_path(self, seconds: float) -> None:
+        """See Stream."""
+
     async def close(self) -> None:
         """See Stream."""
         self.abort()
@@ -179,6 +182,7 @@ class DatagramListener:
             for data, source in datagrams:
                 if data:  # an empty datagram says nothing
                     self._deal(data, source)
+            await asyncio.sleep(0)  # there may be no end of datagrams, and their receivers want to handle them
 
     def close(self) -> None:
         """See Listener: accept no new sessions; the socket is closed with the last stream."""

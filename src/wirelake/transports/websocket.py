@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from http import HTTPStatus
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from wirelake.extras import library
 from wirelake.transports.address import ENCRYPTED, Target
@@ -129,6 +131,10 @@ class WebSocketStream:
             self._protocol.send_close(NORMAL)
         self._push()
 
+    def watch_path(self, seconds: float) -> None:
+        """See Stream."""
+        self._inner.watch_path(seconds)
+
     async def close(self) -> None:
         """See Stream."""
         self.finish()
@@ -222,11 +228,20 @@ async def connect(inner: Stream, target: Target, *, max_frame: int = MAX_FRAME) 
     return WebSocketStream(inner, protocol, target.scheme, early)
 
 
-async def accept(inner: Stream, scheme: str, *, max_frame: int = MAX_FRAME) -> WebSocketStream:
-    """The opening handshake of a server; raises OSError if there is none."""
+async def accept(inner: Stream, scheme: str, *, max_frame: int = MAX_FRAME, origins: Sequence[str] = ()) -> WebSocketStream:
+    """The opening handshake of a server; raises OSError if there is none.
+
+    Pages of other hosts are refused with 403, except those of these origins (RFC 6455, section 10.2).
+    """
     protocol = _library("server").ServerProtocol(select_subprotocol=_select, max_size=(None, max_frame))
     request, early = await _shake_hands(inner, protocol)
-    protocol.send_response(protocol.accept(request))
+    if (foreign := _foreign_origin(request.headers, origins)) is None:
+        protocol.send_response(protocol.accept(request))
+    else:
+        protocol.send_response(protocol.reject(HTTPStatus.FORBIDDEN, f"pages of {foreign} may not connect here\n"))
+        inner.send(b"".join(protocol.data_to_send()))
+        await inner.close()
+        raise OSError(f"a page of {foreign} may not connect: list it in `origins`")
     inner.send(b"".join(protocol.data_to_send()))
     if protocol.handshake_exc is not None:
         await _refuse(inner, protocol.handshake_exc)
@@ -270,6 +285,28 @@ async def _shake_hands(inner: Stream, protocol: Any) -> tuple[Any, bytes]:
 async def _refuse(inner: Stream, reason: Exception) -> None:
     await inner.close()
     raise OSError(f"no WebSocket there ({reason})") from reason
+
+
+def _foreign_origin(headers: Any, origins: Sequence[str]) -> str | None:
+    """The origin of a page that may not connect; None if the client is no browser, or may.
+
+    A page may if it is from the host that it connects to, on any port, or from one of the listed origins.
+    """
+    given = headers.get_all("Origin")
+    if not given or (len(given) == 1 and given[0] in origins):
+        return None
+    hosts = [_host(f"//{host}") for host in headers.get_all("Host")]
+    if len(given) == len(hosts) == 1 and hosts[0] is not None and _host(given[0]) == hosts[0]:
+        return None
+    return ascii(", ".join(given))[1:-1]
+
+
+def _host(url: str) -> str | None:
+    """The host in a url, without its port; None if it has none."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
 
 
 def _select(_protocol: object, offered: Sequence[str]) -> str | None:

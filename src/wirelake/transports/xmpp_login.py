@@ -20,7 +20,7 @@ import msgspec
 from wirelake.errors import UsageError
 from wirelake.extras import library
 from wirelake.transports.stream import Address
-from wirelake.transports.tcp import plain
+from wirelake.transports.tcp import plain, watch_path
 
 __all__ = ["DEFAULT_XMPP", "Login", "Xmpp", "XmppStream", "bare"]
 
@@ -52,6 +52,8 @@ class Xmpp(msgspec.Struct, frozen=True, kw_only=True):
     """Distinguishes this login from others of the same account; the server makes it unique."""
     login_timeout: float = 20.0
     """How long connecting and logging in may take."""
+    path_timeout: float | None = 120.0
+    """How long the server may be unreachable: sent bytes without an acknowledgement, or no answer to probes of the system."""
     max_streams: int = 10_000
     """Addresses talked with at the same time; what others say is dropped."""
 
@@ -145,6 +147,9 @@ class XmppStream:
         """See Stream: the peer would not notice, so nothing more is received either."""
         self.end()
 
+    def watch_path(self, seconds: float) -> None:
+        """See Stream: the connection is that of the login, see `Xmpp.path_timeout`."""
+
     async def close(self) -> None:
         """See Stream; waits for the login to end if this was the last that kept it."""
         self.abort()
@@ -179,7 +184,7 @@ class Login:
 
     async def open(self, password: str, place: tuple[str, int] | None, tls: ssl.SSLContext) -> None:
         """Connect and log in; raises OSError."""
-        self._client = client = _client(self, f"{self.account}/{self._options.resource}", password, tls)
+        self._client = client = _client(self, f"{self.account}/{self._options.resource}", password, tls, self._options.path_timeout)
         client.enable_direct_tls = self._options.direct_tls
         client.enable_starttls = not self._options.direct_tls
         for name, handle in {
@@ -340,7 +345,7 @@ def _told(reason: object) -> str:
     return plain(reason) if isinstance(reason, OSError) else str(reason)
 
 
-def _client(owner: Login, jid: str, password: str, tls: ssl.SSLContext) -> Any:
+def _client(owner: Login, jid: str, password: str, tls: ssl.SSLContext, path_timeout: float | None) -> Any:
     """A client of the library that reports when its connection can be written to."""
     library = _library()
 
@@ -349,6 +354,8 @@ def _client(owner: Login, jid: str, password: str, tls: ssl.SSLContext) -> Any:
 
         def connection_made(self, transport: Any, send_event: bool = True) -> None:
             transport.set_write_buffer_limits(WRITE_HIGH)
+            if path_timeout is not None:
+                watch_path(transport.get_extra_info("socket"), path_timeout)
             super().connection_made(transport, send_event)
 
         def pause_writing(self) -> None:

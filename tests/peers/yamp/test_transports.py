@@ -186,3 +186,18 @@ print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
 def test_nobody_pays_for_libraries_they_do_not_use():
     done = subprocess.run([sys.executable, "-c", LEAN], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_server_takes_pages_of_the_origins_it_was_given():
+    async def main():
+        options = Options(origins=("https://listed.example",))
+        async with serve("ws://127.0.0.1:0", options=options) as server:
+            for origin, status in (("https://listed.example", b"101"), ("https://other.example", b"403"), ("http://127.0.0.1", b"101")):
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.target.port)
+                head = "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                writer.write(f"{head}Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nOrigin: {origin}\r\n\r\n".encode())
+                assert (await reader.readline()).split()[1] == status
+                writer.close()
+                await writer.wait_closed()
+
+    run(main)

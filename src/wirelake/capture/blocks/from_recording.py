@@ -120,7 +120,9 @@ class Meaning(msgspec.Struct, frozen=True):
 class RecordingReader:
     """Turns windows of exported PDUs into blocks."""
 
-    def __init__(self, ports: Mapping[int, str], protocols: Collection[str] | None, accounting: Accounting) -> None:
+    def __init__(self, ports: Mapping[int, str], protocols: Collection[str] | None, accounting: Accounting, observer: str = "") -> None:
+        """`observer` is the name of the observer, if one was given. A recording without one is named after the role of its peer."""
+        self._observer = observer
         self._ports = ports
         self._protocols = protocols
         self._accounting = accounting
@@ -222,7 +224,8 @@ class RecordingReader:
         else:
             identity = session_id("exported", transport, client.address, client.port, server.address, server.port, protocol)
         dialect = tuple(words["dialect"].split(",")) if "dialect" in words else ()
-        flow = Flow(identity, protocol, transport, client, server, known_by, role, dialect)
+        observer = words.get("observer", "") or ("" if role == "wire" else role)
+        flow = Flow(identity, protocol, transport, client, server, known_by, role, dialect, self._observer or observer)
         what = words.get("event", "")
         if what not in _EVENTS:
             return Meaning(flow, to_server)

@@ -24,6 +24,7 @@ from wirelake.cli.live_flags import connection_flags, server_flags
 from wirelake.cli.terminal import json_text
 from wirelake.errors import UsageError
 from wirelake.protocols.yamp import PROTOCOL
+from wirelake.protocols.yamp.serializers.bounds import compile_walks
 from wirelake.transports.address import ENCRYPTED
 from wirelake.transports.tls import client_context, server_context
 
@@ -48,10 +49,25 @@ def _session_flags(command: F) -> F:
 @click.command("yamp")
 @click.argument("address", default=f"tcp://127.0.0.1:{PROTOCOL.port}")
 @click.option("--echo", "echo", is_flag=True, help="Answer every request with its own body.")
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this origin connect over WebSocket, as https://example.org; give it more than once. Pages of the same host may.",
+)
 @_session_flags
 @server_flags
 def serve(
-    address: str, echo: bool, quiet: bool, record: Path | None, server: ServerLimits, cert: Path | None, key: Path | None, **session: Any
+    address: str,
+    echo: bool,
+    origins: tuple[str, ...],
+    quiet: bool,
+    record: Path | None,
+    server: ServerLimits,
+    cert: Path | None,
+    key: Path | None,
+    **session: Any,
 ) -> int:
     """Offer a service to try clients with, and print each event and request that arrives as one JSON object. Ctrl-C ends it.
 
@@ -62,8 +78,9 @@ def serve(
     """
     if address.partition("://")[0] in ENCRYPTED and cert is None:
         raise UsageError("tls:// and wss:// need --cert")
-    compile_scanner("yamp")
-    run(_serve(address, echo, _options(**session), quiet, record, server, cert, key))
+    compile_scanner("yamp", compile_walks)
+    options = msgspec.structs.replace(_options(**session), origins=origins)
+    run(_serve(address, echo, options, quiet, record, server, cert, key))
     return ExitCode.OK
 
 
@@ -78,7 +95,7 @@ async def _serve(
         service.otherwise(lambda _, asked: asked.body)
     if not quiet:
         service.on(">", _show_event)
-    with recording(record, "yamp", address) as recorder:
+    with recording(record, "yamp") as recorder:
         options = msgspec.structs.replace(options, service=service, recorder=recorder, on_request=None if quiet else _show_request)
         async with yamp.serve(address, options=options, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
@@ -209,7 +226,7 @@ async def _connected(
 
     wants_tls = follow or address.partition("://")[0] in ENCRYPTED
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
-    with recording(record, "yamp", address) as recorder:
+    with recording(record, "yamp") as recorder:
         recorded = msgspec.structs.replace(options, recorder=recorder)
         async with connect(address, service, options=recorded, tls=tls, follow_redirects=follow) as peer:
             yield peer

@@ -19,6 +19,7 @@ from wirelake.errors import LakeError, UsageError
 from wirelake.lake.gold import fold_frames, topology
 from wirelake.lake.gold.fold.work import FOLDED
 from wirelake.lake.gold.incremental import connection_index, minute_index
+from wirelake.lake.gold.view_frames import counted_messages, views_of
 from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.catalog import table as table_named
@@ -37,9 +38,15 @@ def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     return built
 
 
+def _counted_minutes(connection_index: DataFrame, **inputs: DataFrame) -> DataFrame:
+    """The minute index, without messages of views that are not primary."""
+    known = views_of(connection_index)
+    return _sums(minute_index.build)(**{name: counted_messages(rows, known) for name, rows in inputs.items()})
+
+
 _STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
     "connection_index": (connection_index.INPUTS, _sums(connection_index.build)),
-    "minute_index": (minute_index.INPUTS, _sums(minute_index.build)),
+    "minute_index": ((*minute_index.INPUTS, "connection_index"), _counted_minutes),
     "pairs": (("connection_index",), topology.pairs),
     **{table.name: (fold_frames.INPUTS, partial(fold_frames.fold_frames, table.name)) for table in FOLDED},
 }

@@ -25,14 +25,22 @@ TOLD: Final = ((exchanges_table.TABLE, "requested"), (violations_table.TABLE, "t
 """Gold tables that minutes are computed from, and the column with the time."""
 
 
+UNCOUNTED: Final = ["minute", "protocol", "subject", "messages", "bytes", "errors", "quarantined"]
+"""Columns of sums that are subtracted: messages of views that are not primary."""
+
 COLUMNS: Final = ("protocol", "subject", "requested", "latency_us", "late", "cancelled", "ts", "severity")
 """Columns of these tables that minutes are computed from."""
 
 _PERCENTILES: Final = {"latency_p50_us": 0.5, "latency_p95_us": 0.95, "latency_p99_us": 0.99}
 
 
-def build(minute_index: DataFrame, exchanges: DataFrame, violations: DataFrame) -> DataFrame:
-    """Add up the minute index, exchanges and violations of these minutes."""
+def build(minute_index: DataFrame, exchanges: DataFrame, violations: DataFrame, uncounted: DataFrame | None = None) -> DataFrame:
+    """Add up the minute index, exchanges and violations of these minutes. `uncounted` has sums that are subtracted."""
+    exchanges, violations = (rows.where("is_primary IS DISTINCT FROM false") for rows in (exchanges, violations))
+    minute_index = minute_index.select(*UNCOUNTED)
+    if uncounted is not None:
+        less = [(-sql.col(name)).alias(name) for name in ("messages", "bytes", "errors", "quarantined")]
+        minute_index = minute_index.unionByName(uncounted.select(*KEYS, *less))
     said = minute_index.groupBy(*KEYS).agg(*(sql.sum(name).alias(name) for name in ("messages", "bytes", "errors", "quarantined")))
     asked = (
         exchanges.where("requested IS NOT NULL")
@@ -54,7 +62,7 @@ def build(minute_index: DataFrame, exchanges: DataFrame, violations: DataFrame) 
     # A row of each part and then one sum, not joins: null is a subject like any other, and every part has one row at most.
     every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), [said, asked, broken])
     counts = ("messages", "bytes", "errors", "quarantined", "violations", "requests", "answered", "late", "cancelled")
-    return (
+    rows = (
         every.groupBy(*KEYS)
         .agg(
             *(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in counts),
@@ -63,3 +71,4 @@ def build(minute_index: DataFrame, exchanges: DataFrame, violations: DataFrame) 
         .withColumn("rate", sql.col("messages") / sql.lit(60.0))
         .select(*TABLE.schema.names)
     )
+    return rows if uncounted is None else rows.where("messages != 0 OR bytes != 0 OR errors + quarantined + violations + requests != 0")

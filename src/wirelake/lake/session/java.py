@@ -26,7 +26,7 @@ from wirelake.errors import LakeError
 __all__ = ["MINIMUM", "Java", "find", "home"]
 
 MINIMUM: Final = 17
-"""The oldest Java that Spark 4.3 runs on."""
+"""The oldest Java that Spark 4.2 and 4.3 run on."""
 
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 """`java -version` says `version "17.0.15"`, and before Java 9 `version "1.8.0_402"`."""

@@ -25,7 +25,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from wirelake.errors import LakeError
-from wirelake.lake.store import open_tables
+from wirelake.lake.store import durable, open_tables
 from wirelake.lake.store.open_tables import OpenTable
 from wirelake.lake.tables.filtered import filtered
 from wirelake.lake.tables.schema import Table
@@ -88,9 +88,9 @@ class File(msgspec.Struct, frozen=True):
     stats: str = ""
     """Statistics of its columns, as JSON for the log (`statistics.py`). Files of the log are listed without."""
 
-    def added(self, now: int) -> AddAction:
-        """Return the entry of the log by which it begins to count."""
-        return AddAction(self.path, self.size, {}, now, True, self.stats or json.dumps({"numRecords": self.rows}))
+    def added(self, now: int, *, is_new: bool = True) -> AddAction:
+        """Return the action of the log by which it begins to count. Without `is_new`, its rows were there before."""
+        return AddAction(self.path, self.size, {}, now, is_new, self.stats or json.dumps({"numRecords": self.rows}))
 
 
 def folder(lake: Path, table: Table) -> Path:
@@ -129,8 +129,18 @@ def create(lake: Path, table: Table) -> None:
         return
     at = folder(lake, table)
     at.mkdir(parents=True, exist_ok=True)
+    # How many lines the entry has: the first one, the protocol, and the columns.
+    lines = CommitProperties(custom_metadata={durable.LINES: "3"})
     with _blame(lake, table):
-        DeltaTable.create(at, delta_schema(table), name=table.name, description=table.doc, configuration=_properties(table))
+        DeltaTable.create(
+            at,
+            delta_schema(table),
+            name=table.name,
+            description=table.doc,
+            configuration=_properties(table),
+            commit_properties=lines,
+        )
+    durable.commit_later(at, 0, 0)
 
 
 def _properties(table: Table) -> dict[str, str | None]:
@@ -191,14 +201,14 @@ def recreate(lake: Path, table: Table) -> None:
 
     Only for index tables, which have no readers but the writer of the lake.
     """
-    shutil.rmtree(folder(lake, table), ignore_errors=True)
+    durable.discard(folder(lake, table))
     create(lake, table)
 
 
-def migrate(lake: Path, table: Table, kept: Sequence[File]) -> None:
+def migrate(lake: Path, table: Table, kept: Sequence[File], number: int = 0) -> None:
     """Migrate a table to the schema of record, with these files in place of all others.
 
-    Its batch number becomes 0.
+    Its batch number becomes `number`; 0 marks a table that is to be rebuilt.
 
     Older versions of the table stay readable.
     """
@@ -207,18 +217,20 @@ def migrate(lake: Path, table: Table, kept: Sequence[File]) -> None:
         raise LakeError(f"table {table.name} of {lake} vanished while it was written: was its folder removed?")
     now = time.time_ns() // 1_000_000
     actions: list[Any] = [file.added(now) for file in kept]
-    properties = CommitProperties(app_transactions=[Transaction(_APP, 0)])
     with _blame(lake, table):
-        opened.take().create_write_transaction(actions, "overwrite", delta_schema(table), commit_properties=properties)
+        open_tables.commit(folder(lake, table), opened, actions, delta_schema(table), [Transaction(_APP, number)], "overwrite")
 
 
 def _commit(
     lake: Path, table: Table, opened: OpenTable, removed: Sequence[File], added: Sequence[File], numbers: list[Transaction]
 ) -> None:
-    """Commit one Delta transaction: these files stop counting, those begin to."""
-    now = time.time_ns() // 1_000_000
-    actions: list[Any] = [RemoveAction(file.path, True, now, file.size, {}) for file in removed]
-    actions += [file.added(now) for file in added]
+    """Commit one Delta transaction: these files stop counting, those begin to.
+
+    Without a number the rows are the same as before (compaction). The log says so: streams that read the table go on.
+    """
+    now, is_new = time.time_ns() // 1_000_000, bool(numbers)
+    actions: list[Any] = [RemoveAction(file.path, is_new, now, file.size, {}) for file in removed]
+    actions += [file.added(now, is_new=is_new) for file in added]
     with _blame(lake, table):
         open_tables.commit(folder(lake, table), opened, actions, delta_schema(table), numbers)
 
@@ -337,13 +349,13 @@ def batches_in(name: str) -> tuple[int, int]:
     return int(named[1]), int(named[2] or named[1])
 
 
-def part_name(first: int, last: int | None = None) -> str:
+def part_name(first: int, last: int | None = None, name: str | None = None) -> str:
     """Return a new name for files with rows of one batch, or of all from `first` to `last`.
 
     The files that one task writes have the same name in every table.
     """
     batches = f"{first:08d}" if last is None else f"{first:08d}-{last:08d}"
-    return f"part-{batches}-{uuid.uuid4().hex}.parquet"
+    return f"part-{batches}-{name or uuid.uuid4().hex}.parquet"
 
 
 def locate(lake: Path, table: Table, number: int, name: str) -> list[Path]:
@@ -390,6 +402,7 @@ def sweep_batch(lake: Path, table: Table, number: int) -> int:
     Unlike `sweep` it may run beside compaction.
     """
     gone = [path for path in uncounted(lake, table) if path.name.startswith(f"part-{number:08d}-")]
+    durable.settle(lake)
     for path in gone:
         path.unlink(missing_ok=True)
     return len(gone)
@@ -398,6 +411,7 @@ def sweep_batch(lake: Path, table: Table, number: int) -> int:
 def sweep(lake: Path, table: Table, keep: Collection[Path] = ()) -> int:
     """Delete the files that do not count, except those in `keep`; returns how many."""
     at = folder(lake, table)
+    durable.settle(lake)  # else a power cut could bring back entries that count the files
     removed = 0
     for path in uncounted(lake, table):
         if path not in keep:

@@ -26,6 +26,7 @@ from wirelake.capture.blocks.block import Source
 from wirelake.capture.files.growing import Offset
 from wirelake.errors import LakeError
 from wirelake.lake.decode.accounting import Waiting
+from wirelake.lake.store import durable
 from wirelake.lake.store.delta import File
 
 __all__ = [
@@ -39,9 +40,11 @@ __all__ = [
     "done",
     "fenced",
     "following",
+    "format_of",
     "initialise",
     "locked",
     "memories",
+    "migrated",
     "pending",
     "prepare",
     "read",
@@ -50,8 +53,10 @@ __all__ = [
     "write",
 ]
 
-FORMAT: Final = 2
-"""The version of the lake's layout that this code reads and writes."""
+FORMAT: Final = 3
+"""The version of the lake's layout that this code writes."""
+OLDEST: Final = 2
+"""The oldest version that it reads, and migrates when it writes (`migration.py`)."""
 
 FOLDER: Final = "_wirelake"
 """Folder beside the tables, with the lake's own records."""
@@ -100,29 +105,11 @@ class Pending(msgspec.Struct, frozen=True):
         return {source.id: at for source, at in zip(self.sources, self.read, strict=False)}
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Replace a file atomically and durably."""
-    draft = path.with_name(f"{path.name}.new")
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def write(lake: Path, name: str, content: bytes) -> None:
-    """Write a record of a lake atomically."""
+    """Write a record of a lake atomically. What was committed before is durable first."""
+    durable.settle(lake)
     (lake / FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
-    _write(lake / FOLDER / name, content)
+    durable.write(lake / FOLDER / name, content)
 
 
 def read(lake: Path, name: str) -> bytes | None:
@@ -134,17 +121,23 @@ def read(lake: Path, name: str) -> bytes | None:
 
 
 def remove(lake: Path, name: str) -> None:
-    """Remove a record of a lake."""
+    """Remove a record of a lake. What was committed before is durable first."""
+    durable.settle(lake)
     (lake / FOLDER / name).unlink(missing_ok=True)
-    _sync(lake / FOLDER)
+    durable.sync([lake / FOLDER], above=0)
 
 
 def check(lake: Path) -> bool:
     """Whether there is a lake here. Raises LakeError if this version cannot read it."""
+    return format_of(lake) is not None
+
+
+def format_of(lake: Path) -> int | None:
+    """Return the version of a lake's layout; None if there is no lake. Raises LakeError if this version cannot read it."""
     try:
         content = (lake / FOLDER / "format.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     except OSError as error:
         raise LakeError(f"{lake} cannot be read: {error.strerror}") from error
     try:
@@ -153,12 +146,17 @@ def check(lake: Path) -> bool:
         raise LakeError(f"{lake} is damaged: {FOLDER}/format.json does not say which version of a lake it is") from error
     if version > FORMAT:
         raise LakeError(f"{lake} was made by a newer wirelake (lake format {version}, this one reads {FORMAT}): upgrade wirelake")
-    if version < FORMAT:
+    if version < OLDEST:
         raise LakeError(
             f"{lake} was made by an older wirelake (lake format {version}, this one reads {FORMAT}), which knew files in another way: "
             "ingest its sources into a new folder, or go on with the older version"
         )
-    return True
+    return version
+
+
+def migrated(lake: Path) -> None:
+    """Note that a lake has the layout of this version now."""
+    write(lake, "format.json", msgspec.json.encode(_Format(FORMAT)))
 
 
 def initialise(lake: Path) -> None:
@@ -168,15 +166,17 @@ def initialise(lake: Path) -> None:
     if lake.exists() and not lake.is_dir():
         raise LakeError(f"{lake} is a file: a lake is a folder")
     try:
+        new = [path for path in (lake, *lake.parents) if not path.exists()]
         (lake / FOLDER).mkdir(parents=True, exist_ok=True)
-        _write(lake / FOLDER / "format.json", msgspec.json.encode(_Format(FORMAT)))
+        durable.sync([lake, *(path.parent for path in new)], above=0)
+        durable.write(lake / FOLDER / "format.json", msgspec.json.encode(_Format(FORMAT)))
     except OSError as error:
         raise LakeError(f"{lake} cannot be made a lake: {error.strerror}") from error
 
 
 @contextmanager
 def locked(lake: Path) -> Iterator[None]:
-    """Hold the lake's lock for writing. Raises LakeError at once if another process has it."""
+    """Hold the lake's lock for writing, after recovery from a power cut. Raises LakeError at once if another process has it."""
     path = lake / FOLDER / "lock"
     try:
         opened = path.open("a+")
@@ -189,11 +189,15 @@ def locked(lake: Path) -> Iterator[None]:
             file.seek(0)
             holder = file.read().strip() or "unknown"
             raise LakeError(f"{lake} is being written by process {holder}: wait until it is done") from error
+        file.seek(0)
+        was_killed = bool(file.read())
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
         try:
+            durable.recover(lake, was_killed=was_killed)
             yield
+            durable.settle(lake)
         finally:
             file.truncate(0)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from wirelake.lake.store import durable
 from wirelake.lake.store.delta import File, folder, part_name
 from wirelake.lake.store.sorting import is_worth_sorting, order, sort_columns
 from wirelake.lake.store.statistics import file_statistics
@@ -53,7 +54,7 @@ class Sheet:
     def __init__(self, lake: Path, table: Table, batch: int, last: int | None = None, *, name: str | None = None) -> None:
         """For rows of one batch, or of all from `batch` to `last`. The file name has the numbers."""
         self._table = table
-        self._path = folder(lake, table) / (name or part_name(batch, last))
+        self.path: Final = folder(lake, table) / (name or part_name(batch, last))
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
@@ -82,9 +83,9 @@ class Sheet:
         if self._writer is None:
             by = sorted_by(self._table)
             self._sorted_by = by if by and is_worth_sorting(rows) else ()
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             has_ids = bool(self._sorted_by)
-            self._writer = _writer(self._path, self._schema, self._footers, self._sorted_by, self._held[0], has_ids=has_ids)
+            self._writer = _writer(self.path, self._schema, self._footers, self._sorted_by, self._held[0], has_ids=has_ids)
         self._held.clear()
         self._bytes = 0
         self._rows += rows.num_rows
@@ -96,20 +97,22 @@ class Sheet:
             rows = pa.table(columns, schema=self._schema)
         self._writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
 
-    def close(self) -> File | None:
-        """Write the rest and close the file; None if it has no rows."""
+    def close(self, *, is_alone: bool = True) -> File | None:
+        """Write the rest, close the file and make it durable, unless the caller does that; None if it has no rows."""
         self._flush()
         if self._writer is None:
             return None
         self._writer.close()
-        return File(self._path.name, self._path.stat().st_size, self._rows, file_statistics(self._footers[0], self._table))
+        if is_alone:
+            durable.sync([self.path])
+        return File(self.path.name, self.path.stat().st_size, self._rows, file_statistics(self._footers[0], self._table))
 
     def discard(self) -> None:
         """Delete the file."""
         self._held.clear()
         if self._writer is not None:
             _abandon(self._writer)
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
 
 
 def _abandon(writer: pq.ParquetWriter) -> None:
@@ -243,9 +246,10 @@ class Sheets:
                 self._sheets[name].add(batch)
 
     def close(self) -> dict[str, File]:
-        """Close all files; tables without rows have none."""
-        closed = {name: sheet.close() for name, sheet in self._sheets.items()}
-        return {name: file for name, file in closed.items() if file is not None}
+        """Close all files, and make them durable together; tables without rows have none."""
+        closed = {name: file for name, sheet in self._sheets.items() if (file := sheet.close(is_alone=False)) is not None}
+        durable.sync(self._sheets[name].path for name in closed)
+        return closed
 
     def discard(self) -> None:
         """Delete all files."""
@@ -288,7 +292,7 @@ class GoldFile:
         self._bytes = 0
 
     def close(self) -> File | None:
-        """Write the rest and close the file; None if it has no rows."""
+        """Write the rest and close the file, which the caller makes durable with others; None if it has no rows."""
         self._flush()
         if self._writer is None:
             return None

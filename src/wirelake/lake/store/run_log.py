@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from wirelake.errors import LakeError
-from wirelake.lake.store import delta, journal, snapshot
+from wirelake.lake.store import delta, durable, journal, snapshot
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables import runs
 from wirelake.masking import mask
@@ -120,6 +120,7 @@ def _write(lake: Path, run: Run, outcome: str, seconds: float | None, error: Bas
     delta.create(lake, runs.TABLE)
     path = delta.folder(lake, runs.TABLE) / f"part-{run.run:08d}-{uuid.uuid4().hex}.parquet"
     pq.write_table(pa.Table.from_pylist([row], schema=runs.TABLE.schema), path)
+    durable.sync([path])
     if not delta.append(lake, runs.TABLE, [File(path.name, path.stat().st_size, 1)], run.run):
         path.unlink()
     snapshot.publish(lake, [runs.TABLE])

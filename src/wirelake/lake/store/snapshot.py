@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from wirelake.errors import LakeError, LakeMissing
-from wirelake.lake.store import delta, journal
+from wirelake.lake.store import delta, durable, journal
 from wirelake.lake.store.folder import lake_folder
 from wirelake.lake.store.skipping import Condition, may_match, skipping_dataset
 from wirelake.lake.tables.catalog import TABLES
@@ -110,6 +110,9 @@ def publish(lake: Path, tables: Iterable[Table] = TABLES.values()) -> Snapshot:
         versions = {table.name: delta.version(lake, table) for table in tables}
         now = before.versions | {name: version for name, version in versions.items() if version is not None}
         if now != before.versions or not before.number:
+            for name in now:
+                if now[name] != before.versions.get(name):
+                    durable.foreign_later(lake / name, before.versions.get(name, -1) + 1, now[name])
             before = _Published(before.number + 1, now)
             journal.write(lake, _PUBLISHED, msgspec.json.encode(before))
         return Snapshot(lake, before.number, dict(before.versions))

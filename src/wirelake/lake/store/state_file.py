@@ -19,7 +19,7 @@ from wirelake.capture.blocks.stored_state import Record, decode, encode
 from wirelake.capture.packets.tracked import Dialect
 from wirelake.errors import LakeError, StateError
 from wirelake.lake.decode.state import DecoderState
-from wirelake.lake.store import journal
+from wirelake.lake.store import durable, journal
 
 __all__ = ["HEADER", "MAX_STATE", "check", "decoder_state", "read", "restored", "write"]
 
@@ -44,7 +44,9 @@ def write(lake: Path, prefix: str, connections: bytes, decoder: bytes) -> str:
     folder = journal.memories(lake)
     folder.mkdir(exist_ok=True)
     name = f"{prefix}-{uuid.uuid4().hex}"
-    _path(lake, name).write_bytes(HEADER + _digest(content) + content)
+    path = _path(lake, name)
+    path.write_bytes(HEADER + _digest(content) + content)
+    durable.sync([path])
     return name
 
 

@@ -44,9 +44,18 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """Bytes of messages that wait or are being worked on; above that reading stops."""
     max_unsent: int = 16 * 1024 * 1024
     """Bytes of output the peer does not read; above that reading stops."""
+    max_inflated_rate: float = 64 * 1024 * 1024
+    """EMP-37: bytes a second that bodies may be decompressed to; a connection that wants more waits, and others are served."""
     linger: float = 1.0
     """EMP-33, EMP-34: how long to wait for the peer to close after our last message."""
     stall_timeout: float = 60.0
     """How long the peer may read nothing while output waits for it."""
+    path_timeout: float | None = 120.0
+    """Over TCP: how long the other host may be unreachable, or read nothing that was sent; never less than `stall_timeout`.
+
+    The system sends probes on silent connections, and ends those without an answer.
+    """
+    silence_timeout: float | None = 15.0
+    """How long no byte may come while our requests time out: after three in a row the connection is given up."""
     recorder: Recorder | None = None
     """Records both directions of the connection."""

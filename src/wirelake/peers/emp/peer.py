@@ -44,7 +44,8 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             options = msgspec.structs.replace(options, answers_requests=False)  # EMP-19
         session = Session(speaker, options)
         dialect_flags = lambda: dialect(session.options.limits)  # noqa: E731 - `auto` is known only after the peer's hello
-        super().__init__("emp", session, stream, options, is_client=speaker is Speaker.CLIENT, dialect=dialect_flags)
+        is_client, rate = speaker is Speaker.CLIENT, options.max_inflated_rate
+        super().__init__("emp", session, stream, options, is_client=is_client, dialect=dialect_flags, inflated_rate=rate)
         self.speaker = speaker
         self.options = options
         self._answers: dict[int, asyncio.Future[bytes]] = {}
@@ -60,6 +61,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
             Ended: self._on_ended,
         }
         self._driver.handlers = self._handlers
+        self._note_progress((DataReceived, RequestReceived, ResponseReceived))
 
     # For the user.
 
@@ -84,6 +86,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         if session.ended is not None:
             raise self._reason()
         request_id = session.request(body, began, timeout=timeout, compress=compress, type_id=type_id, extensions=extensions)
+        driver.note_request(began)
         driver.post(len(body), None if timeout is None else began + timeout)
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._answers[request_id] = answer
@@ -147,6 +150,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         answer = self._answers.pop(event.request_id, None)
         if answer is not None and not answer.done():
             answer.set_exception(RequestTimeout(f"no answer to request {event.request_id} in time"))
+        self._driver.note_timeout()
 
     def _on_noticed(self, event: Noticed) -> None:
         self._tolerate(event.fault)

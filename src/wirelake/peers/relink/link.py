@@ -212,7 +212,7 @@ class Link:
         except TimeoutError:
             self.abandon()
             return False
-        return self.lost is None or not self.lost.unresolved
+        return self.lost is None or self.lost.replaced or not self.lost.unresolved
 
     def abandon(self) -> None:
         """Give the link up at once: what is unresolved stays so."""

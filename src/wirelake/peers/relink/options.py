@@ -45,6 +45,11 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """How long to wait for the peer to close after both have shut down."""
     stall_timeout: float = 30.0
     """RELINK-25: how long the peer may read nothing while output waits for it."""
+    path_timeout: float | None = 120.0
+    """Over TCP: how long the other host may be unreachable, or read nothing that was sent; never less than `stall_timeout`.
+
+    The system sends probes on silent connections, and ends those without an answer.
+    """
     close_timeout: float = 10.0
     """How long closing a link waits until everything is consumed."""
     recorder: Recorder | None = None

@@ -59,10 +59,22 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """Events that wait for a subscriber; further ones are dropped for it, and counted."""
     max_unsent: int = 16 * 1024 * 1024
     """Bytes of output the peer does not read; above that reading stops."""
+    max_inflated_rate: float = 8 * 1024 * 1024
+    """WOLP-7: bytes a second that payloads may be decompressed to, 16 more for each tag.
+
+    A connection that wants more waits, and others are served.
+    """
     linger: float = 1.0
     """How long to wait for the peer to close after our last message."""
     stall_timeout: float = 60.0
     """How long the peer may read nothing while output waits for it."""
+    path_timeout: float | None = 120.0
+    """Over TCP: how long the other host may be unreachable, or read nothing that was sent; never less than `stall_timeout`.
+
+    The system sends probes on silent connections, and ends those without an answer.
+    """
+    silence_timeout: float | None = 15.0
+    """How long no byte may come while our calls time out: after three in a row the connection is given up."""
     idle_timeout: float | None = 600.0
     """Over XMPP, where the end of a peer cannot be seen: how long a server keeps an idle session."""
     recorder: Recorder | None = None

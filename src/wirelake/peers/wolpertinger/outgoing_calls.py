@@ -45,7 +45,9 @@ class OutgoingCalls:
                 await driver.ready()
             if session.ended is not None:
                 raise session.ended.reason()
-            call_id = session.call(component, name, parameters, self._loop.time(), returns=returns, timeout=timeout)
+            now = self._loop.time()
+            call_id = session.call(component, name, parameters, now, returns=returns, timeout=timeout)
+            driver.note_request(now)
             outcome: asyncio.Future[Any] = self._loop.create_future()
             self._waiting[call_id] = component, name, outcome
             driver.wake()
@@ -100,6 +102,8 @@ class OutgoingCalls:
                 self._session.ended.reason() if event.why is Failure.ENDED and self._session.ended else _ENDINGS[event.why](name, event)
             )
             outcome.exception()  # retrieved, so that asyncio does not warn if no task awaits it
+        if event.why in (Failure.TIMEOUT, Failure.UNDELIVERED):
+            self._driver.note_timeout()
 
 
 def _error(name: str, event: CallFailed) -> WirelakeError:

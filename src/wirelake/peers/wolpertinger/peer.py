@@ -90,7 +90,8 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         options = options or Options()
         offered = offers(options.offers)
         session = Session(speaker, _session_options(stream, options, offered), draw=os.urandom)
-        super().__init__("wolpertinger", session, stream, options, is_client=speaker is Speaker.CLIENT, gather=True)
+        is_client, rate = speaker is Speaker.CLIENT, options.max_inflated_rate
+        super().__init__("wolpertinger", session, stream, options, is_client=is_client, gather=True, inflated_rate=rate)
         self.speaker = speaker
         self.options = options
         self._calling = OutgoingCalls(self._session, self._driver, options.max_outgoing_calls)
@@ -115,6 +116,7 @@ class Peer(LivePeer[Session, int, Ended, Fault]):
         if not self._watches_idle:  # else each event has to be timed
             calls = {kind: handler for kind, handler in self._handlers.items() if kind in _CALLS}
             self._driver.handlers = dict.fromkeys(get_args(SessionEvent), self._handle) | calls
+            self._note_progress((CallReceived, CallReturned, CallDone, ErrorReceived))
 
     # For the user.
 

@@ -120,7 +120,7 @@ def serve(
     chosen = _serving(options, service)
 
     async def listen(target: Target, context: ssl.SSLContext | None, accepted: Callable[[reach.Arrival], None]) -> reach.Listener:
-        return await reach.listen(target, context, accepted, lambda data: screen(chosen, data))
+        return await reach.listen(target, context, accepted, lambda data: screen(chosen, data), chosen.origins)
 
     return YampServer(
         target, lambda stream: Peer(Speaker.SERVER, stream, chosen), tls=for_server(target, tls), limits=limits, listen=listen

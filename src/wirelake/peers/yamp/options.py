@@ -38,13 +38,30 @@ class Options(SessionOptions, frozen=True, kw_only=True):
     """
     max_held: int = 32 * 1024 * 1024
     """Bytes of messages that wait or are being worked on; above that reading stops."""
+    max_body_inline: float = 64 * 1024
+    """YAMP-44: bytes of a body above which a thread parses it.
+
+    Other connections are served meanwhile; this one waits, so that its messages stay in order.
+    """
     max_unsent: int = 16 * 1024 * 1024
     """Bytes of output the peer does not read; above that reading stops."""
     linger: float = 1.0
     """YAMP-20: how long to wait for the peer to close after our last message."""
     stall_timeout: float = 60.0
     """How long the peer may read nothing while output waits for it."""
+    path_timeout: float | None = 120.0
+    """Over TCP: how long the other host may be unreachable, or read nothing that was sent; never less than `stall_timeout`.
+
+    The system sends probes on silent connections, and ends those without an answer.
+    """
+    silence_timeout: float | None = 15.0
+    """How long no byte may come while our requests time out: after three in a row the connection is given up."""
     datagram_ping_interval: float = 30.0
     """YAMP-15: how often a server pings a client over UDP, whose end it cannot see otherwise."""
+    origins: tuple[str, ...] = ()
+    """Origins such as `https://example.org` whose pages may connect to a server over WebSocket.
+
+    Pages of the same host always may, and clients that are no browsers. Others get 403.
+    """
     recorder: Recorder | None = None
     """Records both directions of the connection."""

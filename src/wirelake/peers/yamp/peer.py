@@ -44,6 +44,8 @@ from wirelake.transports.stream import Stream
 
 __all__ = ["Peer"]
 
+USEFUL = (EventReceived, RequestReceived, CancelReceived, ProgressReceived, ResponseReceived, ResponseUnreadable)
+"""Messages of the peer that are no keep-alive."""
 LOUD = frozenset({Fault.BODY_UNDECODABLE, Fault.HANDSHAKE_REPEATED, Fault.PROGRESS_UNASKED})
 """Tolerated faults that are logged as warnings."""
 
@@ -85,6 +87,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
             Ended: self._on_ended,
         }
         self._driver.handlers = self._handlers
+        self._note_progress(USEFUL)
 
     # For the user.
 
@@ -206,6 +209,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
         if timeout is None:
             timeout = self.options.request_timeout
         uid = session.request(uri, body, began, timeout=timeout, progressive=progressive)
+        self._driver.note_request(began)
         self._driver.post(session.last_size, None if timeout is None else began + timeout)
         ask = self._asks[uid] = OutgoingRequest(uid, uri, self._loop.create_future(), of, self._cancel, self._work.taken)
         return ask
@@ -248,6 +252,7 @@ class Peer(LivePeer[Session, str, Ended, Fault]):
     def _on_expired(self, event: RequestExpired) -> None:
         if (ask := self._asks.pop(event.request_uid, None)) is not None:
             ask.expire()
+        self._driver.note_timeout()
 
     def _on_progress(self, event: ProgressReceived) -> None:
         ask = self._asks.get(event.request_uid)

@@ -49,20 +49,22 @@ def load(body: bytes, extensions: tuple[Extension, ...], *, compress: bool, type
     return Data(body, extensions) if type_id == MessageType.DATA else Application(type_id, body, extensions)
 
 
-def unload(extensions: tuple[Extension, ...], body: bytes, options: Options) -> bytes:
-    """The body as it was before its extensions were applied, the last undone first (EMP-39).
+def unload(extensions: tuple[Extension, ...], body: bytes, options: Options) -> tuple[bytes, int]:
+    """The body as it was before its extensions were applied, the last undone first (EMP-39), and the bytes that decompressing made.
 
     Raises BodyRejected.
     """
+    inflated = 0
     for extension in reversed(extensions):
         if isinstance(extension, Compression):
             try:
                 body = unpack(extension.scheme, body, options.limits.max_body_size)
             except DecodeError as reason:
                 raise BodyRejected(cast(Fault, reason.fault), reason.detail) from None
+            inflated += len(body)
         elif isinstance(extension, OtherExtension):
             body = _unregister(extension, body, options)
-    return body
+    return body, inflated
 
 
 def _unregister(extension: OtherExtension, body: bytes, options: Options) -> bytes:

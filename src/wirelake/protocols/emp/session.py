@@ -230,16 +230,19 @@ class Session(StreamSession[SessionEvent]):
                 else:
                     self._take(data, *seen, now)
             return
-        for taken, rows, parts in self._buffer.feed(data):
+        enough = self._inflated + self.inflated_a_turn
+        batches = iter(self._buffer.feed(data))
+        for taken, rows, parts in batches:
             if self._hello_due is not None:
                 self._greet()
-            for row in rows:
+            left = iter(rows)
+            for row in left:
                 if self.ended is not None:
                     return
-                if row[KIND] == _DATA and self.state is _OPEN and not row[FAULT] and not row[ODDITIES]:
-                    self._take_data(taken, row, parts)  # `_take` without checks that cannot fail here
-                else:
-                    self._take(taken, row, parts, now)
+                self._take_row(taken, row, parts, now)
+                if self._inflated > enough:
+                    self._pause_above(enough)
+                    self._defer(taken, left, parts, batches)
         if self._buffer.size:  # EMP-32
             self._pong.moved(len(data), now)
         if self.state is not _OPEN and self.ended is None and (other := hint(self._buffer.rest, self.options.limits)):
@@ -318,6 +321,12 @@ class Session(StreamSession[SessionEvent]):
 
     def _carry(self, body: bytes, extensions: tuple[Extension, ...], compress: bool, type_id: int) -> Data | Application:
         return load(body, extensions, compress=compress, type_id=type_id, options=self.options)
+
+    def _take_row(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
+        if row[KIND] == _DATA and self.state is _OPEN and not row[FAULT] and not row[ODDITIES]:
+            self._take_data(data, row, parts)  # `_take` without checks that cannot fail here
+        else:
+            self._take(data, row, parts, now)
 
     def _take(self, data: bytes, row: list[int], parts: list[int], now: float) -> None:
         """Take one message of the peer. Checks, in order: readable, allowed in this state, allowed at all."""
@@ -417,10 +426,11 @@ class Session(StreamSession[SessionEvent]):
             extensions = blocks(data, row, parts)
             others = tuple(one for one in extensions if isinstance(one, OtherExtension))
             try:
-                body = unload(extensions, body, self.options)
+                body, inflated = unload(extensions, body, self.options)
             except BodyRejected as rejected:
                 self.fail(rejected.fault, rejected.detail, extension_id=rejected.extension_id, extension_error_code=rejected.code)
                 return
+            self._inflated += inflated
         request_id = row[REQUEST_ID] & LAST_ID
         if row[REQUEST] < 0:
             self._events.append(DataReceived(body, type_id, others))

@@ -84,6 +84,11 @@ class BaseSession(StreamSession[SessionEvent]):
                 first = timer
         return first
 
+    @property
+    def inflated(self) -> int:
+        """See Drivable."""
+        return self._layer1.inflated
+
     # Calls of the owner.
 
     def call(

@@ -107,15 +107,25 @@ class Session(BaseSession):
         if (texts := buffer.texts(data)) is not None:  # by far the commonest
             self._receive_texts(texts, now)
             return
-        for taken, rows, _ in buffer.feed(data):
-            for row in rows:
+        enough = self.inflated + self.inflated_a_turn
+        batches = iter(buffer.feed(data))
+        for taken, rows, parts in batches:
+            left = iter(rows)
+            for row in left:
                 if self.ended is not None:
                     return
                 self._receive_row(taken, row, now)
+                self._pause_above(enough)
+                if self.job is not None:
+                    self._defer(taken, left, parts, batches)
         if buffer.size:
             self._note_traffic(len(data), now)
-        if buffer.lost and self.ended is None:  # WOLP-29
-            self._end(Ended(Ending.CLOSED, self.speaker, True, Fault.TEXT_OVER_LIMIT))
+        self._end_if_lost()
+
+    def finish(self, outcome: Any, now: float) -> None:
+        """See Drivable."""
+        super().finish(outcome, now)
+        self._end_if_lost()
 
     def receive_text(self, text: str | bytes, now: float) -> None:
         """Take one whole text, from a transport that keeps them apart; never raises."""
@@ -199,6 +209,14 @@ class Session(BaseSession):
                 if payload is not None:
                     self.is_proven = True
                     self._take(message_id, payload, bool(encrypted), now)
+
+    def _end_if_lost(self) -> None:
+        """WOLP-29: end the session after a text without an end, once all before it is taken."""
+        if self._buffer.lost and self.job is None and self.ended is None:
+            self._end(Ended(Ending.CLOSED, self.speaker, True, Fault.TEXT_OVER_LIMIT))
+
+    def _take_row(self, data: bytes, row: list[int], _: list[int], now: float) -> None:
+        self._receive_row(data, row, now)
 
     def _receive_row(self, data: bytes, row: list[int], now: float) -> None:
         self.available = True

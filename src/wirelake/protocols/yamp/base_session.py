@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError, SessionClosed, UsageError
@@ -17,6 +18,7 @@ from wirelake.protocols.yamp.faults import UNREADABLE, Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Close, CloseRedirect, Handshake, Message, Ping, Pong, name_of
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options, Serializer
 from wirelake.protocols.yamp.scanner import CODE, ODD_BOOL, ODD_REASON, ODD_SERIALIZER, ODD_URI, ODDITIES, ROW_COLUMNS, UID_SIZE
+from wirelake.protocols.yamp.serializers.bodies import attempt
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.wire import BUILDERS, buffer, encode, message, scan
 
@@ -79,6 +81,9 @@ class BaseSession(StreamSession[SessionEvent]):
         self._is_lossy = options.datagrams
         self._serializer: Serializer = options.serializers[options.serializer]
         self._buffer = buffer(options.limits)
+        self._inline = options.max_body_inline
+        self._then: Callable[[Any], None] | None = None
+        """What takes the outcome of `job`."""
         self._datagram = b""
         self._output: list[bytes] = []
         self.last_size = 0
@@ -159,9 +164,10 @@ class BaseSession(StreamSession[SessionEvent]):
         self._manual_payload = None
 
     def bye(self, detail: str = "") -> None:
-        """0x03 system.close: say why; the session is over here."""
+        """0x03 system.close: say why; the session is over here. A client that has said nothing yet says nothing."""
         if self.ended is None:
-            self._close(detail)
+            if (self.state, self.speaker, Close) in TRANSITIONS:
+                self._close(detail)
             self._end(Ended(Ending.CLOSE, self.speaker, True, detail=detail))
 
     def redirect(self, url: str) -> None:
@@ -192,11 +198,15 @@ class BaseSession(StreamSession[SessionEvent]):
             if self.ended is None:
                 self._take(data, seen[0], now)
             return
-        for taken, rows, _ in self._buffer.feed(data):
-            for row in rows:
+        batches = iter(self._buffer.feed(data))
+        for taken, rows, parts in batches:
+            left = iter(rows)
+            for row in left:
                 if self.ended is not None:
                     return
                 self._take(taken, row, now)
+                if self.job is not None:
+                    self._defer(taken, left, parts, batches)
         if self._buffer.size:  # as EMP-32
             self._pong.moved(len(data), now)
 
@@ -234,9 +244,22 @@ class BaseSession(StreamSession[SessionEvent]):
     def release(self) -> None:
         """See Drivable."""
         super().release()
+        self._then = None
         self._takers = {}  # they refer to this object
 
     # Internals.
+
+    def _parse_apart(self, data: bytes, then: Callable[[Any], None]) -> None:
+        """Let the owner parse a body, and go on with what `attempt` makes of it."""
+        self.job, self._then = partial(attempt, self._serializer, data), then
+
+    def _take_outcome(self, outcome: Any) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then(outcome)
+
+    def _take_row(self, data: bytes, row: list[int], _: list[int], now: float) -> None:
+        self._take(data, row, now)
 
     def _advance(self, speaker: Speaker, message_type: type[Message]) -> bool:
         """The only place where the state changes."""

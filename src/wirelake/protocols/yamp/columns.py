@@ -46,6 +46,7 @@ from wirelake.protocols.yamp.scanner import (
     URI,
     URI_LENGTH,
 )
+from wirelake.protocols.yamp.serializers.bodies import unpack
 from wirelake.protocols.yamp.serializers.formats import installed
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Serializer
 
@@ -249,7 +250,7 @@ def _text(body: bytes, serializer: Serializer | None, most: int) -> str | None:
         if serializer is None:
             _JSON.decode(body)
             return body.decode()
-        text = msgspec.json.encode(serializer.parse(body), enc_hook=str)
+        text = msgspec.json.encode(unpack(serializer, body), enc_hook=str)
         return text.decode() if len(text) <= most else None
     except Exception:  # YAMP-44: whatever a serializer says of a body it cannot read; the bytes are in `body`
         return None

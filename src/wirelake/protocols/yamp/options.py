@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -42,6 +43,8 @@ class Options(MessageLimits, frozen=True, kw_only=True):
     """
     kill_on_timeout: bool = False
     """YAMP-41: kill a request at the peer when it times out here."""
+    max_body_inline: float = math.inf
+    """YAMP-44: bytes of the largest body that `receive` parses itself; a larger one becomes a `job` for the owner of the session."""
     redirect_to: str | None = None
     """0x04 system.close-redirect: a server redirects every client there instead of echoing its handshake."""
     datagrams: bool = False

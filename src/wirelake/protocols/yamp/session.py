@@ -8,6 +8,7 @@ from `draw`.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Final
 
 from wirelake.errors import LocalProtocolError
@@ -26,7 +27,8 @@ from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import Cancel, Event, MessageType, Request, Response, ResponseType
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS, Options
 from wirelake.protocols.yamp.requests import IncomingRequests, OutgoingRequests, Pending, Taken
-from wirelake.protocols.yamp.serializers.bodies import BodyRejected, pack, pack_text, unpack
+from wirelake.protocols.yamp.serializers.bodies import BodyRejected, attempt, pack, pack_text
+from wirelake.protocols.yamp.serializers.bounds import compile_walks
 from wirelake.protocols.yamp.state_machine import INITIAL, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.yamp.wire import user
 
@@ -157,6 +159,11 @@ class Session(BaseSession):
             if self.options.kill_on_timeout:  # YAMP-41
                 self._say(Cancel(self._uids.next(), pending.uri, uid, True))
 
+    def compile(self) -> None:
+        """Compile the scanner, and the walks of bodies."""
+        super().compile()
+        compile_walks()
+
     # Internals.
 
     def _end(self, ended: Ended) -> None:
@@ -176,10 +183,16 @@ class Session(BaseSession):
         self._put(Response, user(_RESPONSE, self._uids.next(), uri, rest, body, self.options))
 
     def _take_event(self, event: Event, _: float) -> None:
-        try:
-            self._events.append(EventReceived(event.uri, unpack(self._serializer, event.body), event.uid, len(event.body)))
-        except BodyRejected as reason:  # YAMP-44
-            self._notice(Fault.BODY_UNDECODABLE, f"event {event.uri!r}: {reason}")
+        if len(event.body) > self._inline:
+            self._parse_apart(event.body, partial(self._take_event_body, event))
+        else:
+            self._take_event_body(event, attempt(self._serializer, event.body))
+
+    def _take_event_body(self, event: Event, body: Any) -> None:
+        if isinstance(body, BodyRejected):  # YAMP-44
+            self._notice(Fault.BODY_UNDECODABLE, f"event {event.uri!r}: {body}")
+        else:
+            self._events.append(EventReceived(event.uri, body, event.uid, len(event.body)))
 
     def _take_request(self, request: Request, _: float) -> None:
         if request.uid in self._peer_requests:
@@ -189,11 +202,15 @@ class Session(BaseSession):
                 self.fail(Fault.REQUEST_UID_IN_FLIGHT, request.uid.hex())
             return
         self._peer_requests.take(request.uid, Taken(request.uri, request.progressive))
-        try:
-            body = unpack(self._serializer, request.body)
-        except BodyRejected as reason:  # YAMP-44
-            self._notice(Fault.BODY_UNDECODABLE, f"request {request.uri!r}: {reason}")
-            self.respond_failure(request.uid, f"the body cannot be read: {reason}")
+        if len(request.body) > self._inline:
+            self._parse_apart(request.body, partial(self._take_request_body, request))
+        else:
+            self._take_request_body(request, attempt(self._serializer, request.body))
+
+    def _take_request_body(self, request: Request, body: Any) -> None:
+        if isinstance(body, BodyRejected):  # YAMP-44
+            self._notice(Fault.BODY_UNDECODABLE, f"request {request.uri!r}: {body}")
+            self.respond_failure(request.uid, f"the body cannot be read: {body}")
         else:
             self._events.append(RequestReceived(request.uid, request.uri, body, request.progressive, len(request.body)))
 
@@ -218,17 +235,21 @@ class Session(BaseSession):
             self._requests.restart(uid, now)
         else:  # YAMP-30
             self._requests.drop(uid)
-        try:
-            body = unpack(self._serializer, response.body)
-        except BodyRejected as reason:  # YAMP-44
-            if steps:
-                self._notice(Fault.BODY_UNDECODABLE, f"progress of {response.uri!r}: {reason}")
-            else:
-                self._events.append(ResponseUnreadable(uid, response.response_type, response.body, str(reason)))
+        if len(response.body) > self._inline:
+            self._parse_apart(response.body, partial(self._take_response_body, response))
         else:
+            self._take_response_body(response, attempt(self._serializer, response.body))
+
+    def _take_response_body(self, response: Response, body: Any) -> None:
+        uid, steps = response.request_uid, response.response_type == _PROGRESS
+        if not isinstance(body, BodyRejected):
             self._events.append(
                 ProgressReceived(uid, body, len(response.body)) if steps else ResponseReceived(uid, response.response_type, body)
             )
+        elif steps:  # YAMP-44
+            self._notice(Fault.BODY_UNDECODABLE, f"progress of {response.uri!r}: {body}")
+        else:
+            self._events.append(ResponseUnreadable(uid, response.response_type, response.body, str(body)))
 
 
 def _checked(uri: str) -> str:

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from wirelake.lake.decode.index_rows import INPUTS
 from wirelake.lake.session.errors import coded, translated
 from wirelake.lake.session.memory import freeze_before_task
-from wirelake.lake.store import delta
+from wirelake.lake.store import delta, durable
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.index_files import index_of_files
 from wirelake.lake.store.parquet import Sheets
@@ -133,6 +133,7 @@ def merge(lake: Path, table: Table) -> bool:
     path = at / f"batch-{uuid.uuid4().hex}" / "merged.parquet"
     path.parent.mkdir()
     pq.write_table(rows, path)
+    durable.sync([path])
     one = File(f"{path.parent.name}/{path.name}", path.stat().st_size, rows.num_rows)
     try:
         delta.merge(lake, table, small, [one])

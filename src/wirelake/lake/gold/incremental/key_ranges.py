@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
 from wirelake.lake.sources.tables import spark_schema
-from wirelake.lake.store import delta
+from wirelake.lake.store import delta, durable
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.gold_names import leaf_name, slots_of
 from wirelake.lake.store.slots import SLOTS
@@ -139,4 +139,5 @@ def write(rows: DataFrame, lake: Path, table: Table, key: Column, key_ranges: li
         left.unlink()  # Hadoop's checksums, under names that are gone
     if not files:
         shutil.rmtree(at)
+    durable.sync(at.parent / file.path for file in files)
     return files

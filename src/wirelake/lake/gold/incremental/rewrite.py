@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from wirelake.lake.gold.incremental import key_ranges
 from wirelake.lake.sources.tables import frame_of_files
-from wirelake.lake.store import delta
+from wirelake.lake.store import delta, durable
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.gold_commit import Change
 from wirelake.lake.store.parquet import GoldFile
@@ -87,6 +87,7 @@ class Rebuilding:
             written.add(every.filter(pa.array((of_slot >= one.first) & (of_slot <= one.last))))
             if (closed := written.close()) is not None:
                 added.append(closed)
+        durable.sync(folder / file.path for file in added)
         self.changes[table.name] = Change(table.name, plan.removed, added)
         _LOG.info("%s: %d rows, %.1f s", table.name, every.num_rows, time.monotonic() - started)
 

@@ -7,6 +7,7 @@ from typing import Final, cast
 import msgspec
 
 from wirelake.errors import DecodeError, LocalProtocolError
+from wirelake.protocols.gzip import inflated_at_most
 from wirelake.protocols.kernel import FAULT, KIND
 from wirelake.protocols.wolpertinger.events import Noticed
 from wirelake.protocols.wolpertinger.faults import SPLITTING, UNREADABLE, Fault
@@ -40,6 +41,8 @@ _ODD: Final = {
 # Members of enums that every text reads.
 _RESULT: Final = TextKind.RESULT.value
 _CLEAR: Final = Encryption.NONE
+TAG: Final = 16
+"""Bytes that a tag in a decompressed document counts for: reading it takes as long as inflating them takes, and far longer."""
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
@@ -86,6 +89,8 @@ class Layer1:
         self._output: list[bytes] = []
         self.unread: list[Outcome] = []
         """Outcomes that `outcomes` has not given yet."""
+        self.inflated = 0
+        """Bytes that decompressing made so far; each tag in them counts as `TAG` more."""
         self._max_unconfirmed = options.max_unconfirmed
         self._limits = options.limits
         self._life = options.life(1)
@@ -186,7 +191,11 @@ class Layer1:
             fault = cast(Fault, reason.fault)
             self.unread.append(Noticed(fault, f"message {message_id}"))
             self._result(cast(int, fault.rule.result_code), message_id)
+            if gzip is not None:
+                self.inflated += inflated_at_most(gzip, self._limits.max_inflated_size)
             return None
+        if gzip is not None:
+            self.inflated += len(payload) + TAG * payload.count(b"<")
         # In clear, the size of a payload says how long its base64 is without blanks.
         if len(text) != (base64_length(len(payload)) if is_plain else len(text.translate(None, BLANKS))):
             self.unread.append(Noticed(Fault.PAYLOAD_BLANKS))

@@ -120,6 +120,8 @@ def _short(text: str, limits: DocumentLimits) -> Message | None:
     pairs = _OBJECT.findall(inside) if inside else ()
     if len(pairs) + _ENVELOPE > limits.max_elements:
         return None
+    if root == "RemoteMethodResponse" and holder == "ResponseValue" and method is None and len(pairs) > 1:
+        raise RemoteProtocolError(Fault.STRUCTURE_WRONG, "more than one value")  # as the parser says, without reading them
     try:
         values: list[Value] = [
             PRIMITIVES[data_type](content if "&" not in content else _ENTITY.sub(_replaced, content)) for data_type, content in pairs
@@ -128,7 +130,7 @@ def _short(text: str, limits: DocumentLimits) -> Message | None:
         return None
     if root == "RemoteMethodCall":
         return Call(component or "", method, identifier, tuple(values)) if method is not None and holder == "Parameters" else None
-    if method is not None or holder != "ResponseValue" or len(values) > 1:
+    if method is not None or holder != "ResponseValue":
         return None
     return Response(component or "", identifier, values[0] if values else None)
 

@@ -1,17 +1,26 @@
-"""Bounds on the cost of parsing a body, and a count of its items before anything is built.
+"""Bounds on the cost of parsing a body, checked before anything is built.
 
-A parser makes an object of up to a hundred bytes for every item, and an item can take one byte. So a body longer than the limit is
-counted first, front to back and without recursion. A count is exact for well-formed bytes; the parser rejects others.
+A parser makes an object of up to a hundred bytes for every item, and an item can take one byte. So a body is walked first, front to back
+and without recursion. A walk is exact for well-formed bytes; the parser rejects others.
+
+Keys of maps are hashed. Python's hash of text and bytes has a secret, that of numbers and tuples has none: a sender can choose keys that
+all fall on one place of a dict, and each then takes as long as all before it together.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Final
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Final, cast
 
 import msgspec
 
-__all__ = ["DEFAULT_BOUNDS", "Bounds", "TooMuch", "check_json", "count_bson", "count_cbor", "count_json", "count_msgpack", "json_depth"]
+from wirelake.protocols import kernel
+from wirelake.protocols.kernel import Numbers, Octets
+from wirelake.protocols.yamp.serializers.structure import DEEP, FINE, KEY, LEVEL, MANY, walk_bson, walk_cbor, walk_msgpack
+
+__all__ = ["DEFAULT_BOUNDS", "Bounds", "TooMuch", "Walk", "check", "check_json", "compile_walks"]
 
 
 class TooMuch(ValueError):
@@ -24,153 +33,102 @@ class Bounds(msgspec.Struct, frozen=True):
     max_items: int = 1_000_000
     """Items of a body: numbers, strings, containers; each can take a hundred bytes of memory."""
     max_elements: int = 100_000
-    """Elements of an XML body, which are slow to read."""
+    """Elements and attributes of an XML body, which are slow to read; it may have four times as many tags and comments."""
+    max_attributes: int = 1000
+    """Attributes of one element of XML: its parser in C reads them without a pause."""
     max_depth: int = 256
     """Containers inside each other."""
     max_digits: int = 4300
     """Decimal digits of an integer in CBOR; converting it takes time quadratic in them."""
-
-    def check(self, count: int) -> None:
-        """Raise TooMuch if a body has more items than allowed."""
-        if count > self.max_items:
-            raise TooMuch(f"over {self.max_items} items (max_items)")
+    max_integer_keys: int = 512
+    """Integer keys of one map in MessagePack or CBOR; they can be chosen so that finding a place takes time quadratic in them."""
 
 
 DEFAULT_BOUNDS: Final = Bounds()
 
-
-def check_json(data: bytes, bounds: Bounds) -> None:
-    """Raise TooMuch for JSON that is nested too deep, or has too many items."""
-    if json_depth(data, bounds.max_depth) > bounds.max_depth:
-        raise TooMuch(f"nested deeper than {bounds.max_depth} (max_depth)")
-    bounds.check(count_json(data, bounds.max_items))
+Walk = Callable[[Octets, int, Numbers, tuple[int, int, int]], tuple[int, int, int]]
+"""A kernel that walks a body: bytes, where they end, a table of levels, limits; returns items, the rule broken, and where."""
 
 
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_BRACKET: Final = re.compile(rb"[\[\]{}]")
+def check(walk: Walk, data: bytes, bounds: Bounds) -> tuple[int, int]:
+    """The items of a body, and the offset where it ends; raises TooMuch if it goes beyond the bounds."""
+    limits = (bounds.max_items, bounds.max_depth, bounds.max_integer_keys)
+    deepest = min(bounds.max_depth, len(data))
+    fast = kernel.active(walk) if (ready := kernel.ready.get(walk)) is None else cast(Walk, ready)
+    if len(data) < kernel.compiled_from or fast is walk:
+        count, fault, at = walk(data, len(data), [0] * (deepest * LEVEL), limits)
+    else:
+        count, fault, at = fast(kernel.array(data, compiled=True), len(data), kernel.table(deepest, LEVEL, compiled=True), limits)
+    if fault == FINE:
+        return count, at
+    if fault == MANY:
+        raise _too_many(bounds)
+    if fault == DEEP:
+        raise _too_deep(bounds)
+    if fault == KEY:
+        raise TooMuch(f"the key of a map at byte {at} is no text, bytes, boolean or integer of 64 bits: use one of these")
+    raise TooMuch(f"over {bounds.max_integer_keys} integer keys in one map at byte {at} (max_integer_keys): use text")
 
 
-def count_json(data: bytes, most: int) -> int:
-    """Items of JSON: one for each comma and opening bracket.
+def compile_walks() -> None:
+    """Compile the walks of all formats, or load them from Numba's cache, for all peers of this process.
 
-    Strings are looked at only if they may hold too many of these.
+    This takes a second, so it is for a thread, or for before anything listens. It does nothing without Numba.
     """
-    if len(data) <= most or _marks(data) <= most:
-        return 0
-    return _marks(_STRING.sub(b"", data))
+    for walk in (walk_msgpack, walk_cbor, walk_bson):
+        try:
+            fast = kernel.compiled(walk)
+        except ImportError:
+            return
+        fast(kernel.array(b"\0", compiled=True), 1, kernel.table(1, LEVEL, compiled=True), (1, 1, 1))
+        kernel.ready[walk] = fast
 
 
-def _marks(data: bytes) -> int:
-    return data.count(b",") + data.count(b"[") + data.count(b"{")
+def _too_many(bounds: Bounds) -> TooMuch:
+    return TooMuch(f"over {bounds.max_items} items (max_items)")
 
 
-def json_depth(data: bytes, most: int) -> int:
-    """How deep JSON is nested, as far as it is more than `most`: with fewer opening brackets it cannot be."""
-    if data.count(b"[") + data.count(b"{") <= most:
-        return 0
-    depth = deepest = 0
-    for bracket in _BRACKET.finditer(_STRING.sub(b"", data)):
-        depth += 1 if bracket[0] in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
+def _too_deep(bounds: Bounds) -> TooMuch:
+    return TooMuch(f"nested deeper than {bounds.max_depth} (max_depth)")
 
 
-_FIXED: Final = {
-    0xCA: 5,
-    0xCB: 9,
-    0xCC: 2,
-    0xCD: 3,
-    0xCE: 5,
-    0xCF: 9,
-    0xD0: 2,
-    0xD1: 3,
-    0xD2: 5,
-    0xD3: 9,
-    0xD4: 3,
-    0xD5: 4,
-    0xD6: 6,
-    0xD7: 10,
-    0xD8: 18,
-    0xDC: 3,
-    0xDD: 5,
-    0xDE: 3,
-    0xDF: 5,
-}
-"""MessagePack: first byte -> bytes to the next item, which may be inside."""
-_SIZED: Final = {
-    0xC4: (1, 2),
-    0xC5: (2, 3),
-    0xC6: (4, 5),
-    0xC7: (1, 3),
-    0xC8: (2, 4),
-    0xC9: (4, 6),
-    0xD9: (1, 2),
-    0xDA: (2, 3),
-    0xDB: (4, 5),
-}
-"""First byte -> bytes of the size, and bytes besides those the size counts."""
+_PIECE: Final = 64 * 1024
+"""Bytes of JSON looked at together: a thread that walks a large body lets others run in between."""
+_STEP: Final = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else 0 for byte in range(256))
+"""What a byte of JSON adds to the depth, as a signed byte."""
+_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
-def count_msgpack(data: bytes, most: int) -> int:
-    """Items of MessagePack, no further than `most` and one."""
-    at = count = 0
-    while at < len(data) and count <= most:
-        count += 1
-        first = data[at]
-        if 0xA0 <= first < 0xC0:
-            at += 1 + (first & 31)
-        elif first in _SIZED:
-            width, more = _SIZED[first]
-            at += more + int.from_bytes(data[at + 1 : at + 1 + width])
-        else:
-            at += _FIXED.get(first, 1)
-    return count
+def check_json(data: bytes, bounds: Bounds) -> int:
+    """The items of JSON at most: one for each comma and opening bracket; raises TooMuch if it goes beyond the bounds.
+
+    Strings are left out only if they may hold too many of these.
+    """
+    if len(data) <= bounds.max_depth:
+        return len(data)
+    opening = data.count(b"[") + data.count(b"{")
+    most = opening + data.count(b",")
+    if opening <= bounds.max_depth and most <= bounds.max_items:
+        return most
+    depth = items = 0
+    for piece in _outside_strings(data):
+        items += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
+        if items > bounds.max_items:
+            raise _too_many(bounds)
+        levels = list(accumulate(array("b", piece.translate(_STEP, _NO_BRACKETS)), initial=depth))
+        if max(levels) > bounds.max_depth:
+            raise _too_deep(bounds)
+        depth = levels[-1]
+    return items
 
 
-_LONGER: Final = {24: 1, 25: 2, 26: 4, 27: 8}
-"""RFC 8949: additional information -> bytes of the argument."""
-
-
-def count_cbor(data: bytes, most: int) -> int:
-    """Items of CBOR, tags and ends of indefinite containers included, no further than `most` and one."""
-    at = count = 0
-    while at < len(data) and count <= most:
-        count += 1
-        kind, argument = data[at] >> 5, data[at] & 31
-        width = _LONGER.get(argument, 0)
-        at += 1 + width
-        if kind in (2, 3) and argument != 31:
-            at += int.from_bytes(data[at - width : at]) if width else argument
-    return count
-
-
-_BSON: Final = {0x01: 8, 0x07: 12, 0x08: 1, 0x09: 8, 0x10: 4, 0x11: 8, 0x12: 8, 0x13: 16, 0x03: 4, 0x04: 4}
-"""BSON: type -> bytes to the next element, which may be inside.
-
-Types that are not here have a size, or nothing.
-"""
-_BSON_SIZED: Final = {0x02: 4, 0x05: 5, 0x0C: 16, 0x0D: 4, 0x0E: 4, 0x0F: 0}
-"""Type -> bytes besides those the size counts."""
-
-
-def count_bson(data: bytes, most: int) -> int:
-    """Elements of BSON, no further than `most` and one."""
-    at, count = 4, 0
-    while at < len(data) and count <= most:
-        kind = data[at]
-        at += 1
-        if not kind:
-            continue
-        count += 1
-        at = data.find(0, at) + 1
-        if not at:
-            break
-        if kind in _BSON_SIZED:
-            at += _BSON_SIZED[kind] + int.from_bytes(data[at : at + 4], "little")
-        elif kind == 0x0B:  # a regular expression: two texts
-            at = data.find(0, data.find(0, at) + 1) + 1
-            if not at:
-                break
-        else:
-            at += _BSON.get(kind, 0)
-    return count
+def _outside_strings(data: bytes) -> Iterator[bytes]:
+    """JSON without its strings, in pieces: each piece loses its escapes, and then what is between quotes."""
+    is_inside, rest = 0, b""
+    for at in range(0, len(data), _PIECE):
+        piece = rest + data[at : at + _PIECE]
+        is_cut = (len(piece) - len(piece.rstrip(b"\\"))) % 2  # between a backslash and what it escapes
+        piece, rest = piece[: len(piece) - is_cut], b"\\" * is_cut
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        yield b"".join(parts[is_inside::2])
+        is_inside = (is_inside + len(parts) - 1) % 2

@@ -6,6 +6,7 @@ The library of each is loaded when its serializer is made.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -13,8 +14,9 @@ from xml.parsers import expat
 
 from wirelake.errors import MissingExtra
 from wirelake.extras import library
-from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds, TooMuch, count_bson, count_cbor
+from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds, TooMuch, check
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Json, Msgpack, Registry, Serializer
+from wirelake.protocols.yamp.serializers.structure import walk_bson, walk_cbor
 
 __all__ = ["Bson", "Cbor", "Protobuf", "Xml", "installed", "named"]
 
@@ -30,15 +32,15 @@ class Bson:
 
     def parse(self, data: bytes, /) -> Any:
         """The document; raises TooMuch if it goes beyond the bounds."""
-        if len(data) > self._bounds.max_items:
-            self._bounds.check(count_bson(data, self._bounds.max_items))
+        check(walk_bson, data, self._bounds)
         return self._parse(data)
 
 
 class Cbor:
     """CBOR (RFC 8949) through `cbor2`: one item, nothing after it.
 
-    Duplicate keys are refused, and so are tags that make much of little: references to other items, regular expressions, MIME messages.
+    Keys of maps and members of sets are text, bytes, booleans or integers of 64 bits; others are refused. So are duplicate keys, and tags
+    that make much of little: references to other items, regular expressions, MIME messages.
     """
 
     def __init__(self, bounds: Bounds = DEFAULT_BOUNDS) -> None:
@@ -58,15 +60,10 @@ class Cbor:
 
     def parse(self, data: bytes, /) -> Any:
         """The item; raises TooMuch if it goes beyond the bounds."""
-        if len(data) > self._bounds.max_items:
-            self._bounds.check(count_cbor(data, self._bounds.max_items))
-        source = _Source(data)
-        item = self._library.CBORDecoder(
-            source, allow_duplicate_keys=False, max_depth=self._bounds.max_depth, semantic_decoders=self._tags
-        ).decode()
-        if source.at != len(data):
-            raise ValueError(f"{len(data) - source.at} bytes after the item")
-        return item
+        _, end = check(walk_cbor, data, self._bounds)
+        if end < len(data):
+            raise ValueError(f"{len(data) - end} bytes after the item")
+        return self._library.loads(data, allow_duplicate_keys=False, max_depth=self._bounds.max_depth, semantic_decoders=self._tags)
 
 
 _REFUSED_TAGS: Final = (25, 28, 29, 35, 36, 256)
@@ -82,23 +79,8 @@ def _refuse(*_: Any) -> Any:
     raise TooMuch("a tag that is not read: a reference, a regular expression or a MIME message")
 
 
-class _Source:
-    """Bytes that are read from the front, so that one can see where the item ended."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.at = 0
-
-    def read(self, size: int) -> bytes:
-        piece = self._data[self.at : self.at + size]
-        self.at += len(piece)
-        return piece
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
+_ATTRIBUTES: Final = rb"""<[^<>!?/](?:[^<>"']*+(?:"[^"<]*+"|'[^'<]*+')){%d}"""
+"""A tag of XML with so many attributes: it has no other quotes, and `<` is never inside."""
 
 
 class Xml:
@@ -131,13 +113,20 @@ class Xml:
 
     def _measure(self, data: bytes) -> None:
         """Read the elements without keeping any; other faults are left to the reader that does."""
+        tags = data.count(b"<")
+        if tags <= min(self._bounds.max_depth, self._bounds.max_elements) - data.count(b"="):
+            return
+        if tags > 4 * self._bounds.max_elements:
+            raise TooMuch(f"{tags} tags and comments: over four times max_elements")
+        if re.search(_ATTRIBUTES % (self._bounds.max_attributes + 1), data):
+            raise TooMuch(f"an element has over {self._bounds.max_attributes} attributes (max_attributes)")
         count = depth = 0
 
-        def started(*_: Any) -> None:
+        def started(_: str, attributes: list[str]) -> None:
             nonlocal count, depth
-            count, depth = count + 1, depth + 1
+            count, depth = count + 1 + len(attributes) // 2, depth + 1
             if count > self._bounds.max_elements or depth > self._bounds.max_depth:
-                raise TooMuch(f"element {count}, {depth} inside each other: over max_elements or max_depth")
+                raise TooMuch(f"{count} elements and attributes, {depth} inside each other: over max_elements or max_depth")
 
         def ended(*_: Any) -> None:
             nonlocal depth
@@ -147,6 +136,7 @@ class Xml:
             raise TooMuch("entities are refused")
 
         parser = expat.ParserCreate()
+        parser.ordered_attributes = True
         parser.EntityDeclHandler = entity
         parser.StartElementHandler, parser.EndElementHandler = started, ended
         with contextlib.suppress(expat.ExpatError):

@@ -24,7 +24,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from wirelake.errors import UsageError
-from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds, check_json, count_msgpack
+from wirelake.protocols.yamp.serializers.bounds import DEFAULT_BOUNDS, Bounds, check, check_json
+from wirelake.protocols.yamp.serializers.structure import walk_msgpack
 
 __all__ = ["OPAQUE", "STANDARD", "Bounds", "Json", "Msgpack", "Opaque", "Registry", "Serializer"]
 
@@ -55,15 +56,14 @@ class Json:
 
     def parse(self, data: bytes, /) -> Any:
         """The value; raises TooMuch if it goes beyond the bounds."""
-        if len(data) > self._bounds.max_depth:
-            check_json(data, self._bounds)
+        check_json(data, self._bounds)
         return self._parse(data)
 
 
 class Msgpack:
     """MessagePack; given a type, bodies that do not fit it are refused.
 
-    How deep they are nested is limited by the interpreter.
+    Keys of maps are text, bytes, booleans or integers; others are refused.
     """
 
     def __init__(self, of: Any = Any, bounds: Bounds = DEFAULT_BOUNDS) -> None:
@@ -73,8 +73,7 @@ class Msgpack:
 
     def parse(self, data: bytes, /) -> Any:
         """The value; raises TooMuch if it goes beyond the bounds."""
-        if len(data) > self._bounds.max_items:
-            self._bounds.check(count_msgpack(data, self._bounds.max_items))
+        check(walk_msgpack, data, self._bounds)
         return self._parse(data)
 
 
