@@ -84,9 +84,9 @@ def test_findings_are_told_with_their_origin_and_info_is_counted_nowhere(told):
 
 
 FINGERPRINTS = {
-    "exchanges": "2d3a9f39b8cf2198",
+    "exchanges": "0ad961c02a0185b9",
     "violations": "6e2313da210bf548",
-    "sessions": "fdc2ced91e8da170",
+    "sessions": "a28f62f138a9b104",
     "security": "2e120b7d5ec68fe2",
     "metrics": "4feef05393b14bc7",
     "topology": "b3d5063eedad39b7",
