@@ -30,7 +30,7 @@ KNOWN = {5040: "emp", 7000: "other", 7001: "yamp"}
 """Ports: of one protocol the first bytes show a dialect, of the others they do not."""
 
 
-def dialect(protocol: str, first: bytes) -> tuple[str, ...] | None:
+def dialect(protocol: str, first: bytes, /, *, is_all: bool = False) -> tuple[str, ...] | None:
     """A dialect that the first three bytes show, of one protocol."""
     if protocol != "emp":
         return ()

@@ -8,6 +8,7 @@ import time
 import pytest
 from tests.capture.build import Talk, pcap
 from tests.lake.relink_sessions import STORY, record
+from tests.protocols.yamp import speech
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.explore.reading import inputs
@@ -59,6 +60,22 @@ def records(*paths, **options) -> list:
 
 def of(kind, found) -> list:
     return [one for one in found if isinstance(one, kind)]
+
+
+def test_a_killed_request_is_not_unanswered_because_no_answer_comes(tmp_path):
+    """YAMP-34: neither when its connection ends, nor when its uid is used again."""
+    with Recorder(tmp_path / "a.pcapng", protocol="yamp", clock=clock()) as recorder:
+        talk = recorder.connection(role="client", local=("127.0.0.1", 40_000), remote=("127.0.0.1", 8888))
+        talk.sent(speech.handshake())
+        talk.received(speech.handshake())
+        for _ in range(2):
+            talk.sent(speech.request())
+            talk.sent(speech.cancel(speech.UID, kill=1))
+        talk.sent(speech.close())
+        talk.closed("bye")
+    reading = Reading()
+    found = [one for one in reading.read([str(tmp_path)]) if one is not None]
+    assert (of(Unanswered, found), of(Violation, found)) == ([], [])
 
 
 def test_answers_name_their_requests_and_unanswered_ones_come_at_the_end_of_the_session(tmp_path):

@@ -293,9 +293,11 @@ def test_a_recording_may_say_any_dialect(tmp_path, dialect):
 
 
 def test_a_yamp_recording_says_how_long_the_size_of_a_redirect_is(tmp_path):
-    said = [b"\x04\x09tcp://a:1"]
+    said = [b"\x04\x01a"]
     assert len(decoded(in_dialect(tmp_path / "y.pcapng", "yamp", said, ("one_byte_redirect_size",))[0])["yamp"]) == 1
     assert decoded(in_dialect(tmp_path / "n.pcapng", "yamp", said, ())[0])["quarantine"]
+    said = [b"\x04\x09tcp://a:1"]  # YAMP-1: it cannot be anything else
+    assert len(decoded(in_dialect(tmp_path / "m.pcapng", "yamp", said, ())[0])["yamp"]) == 1
 
 
 def test_limits_are_told(tmp_path):

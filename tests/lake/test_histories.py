@@ -58,7 +58,9 @@ AS_SQL = {
 """Fingerprints of the rows that SQL gave.
 
 Those of YAMP differ from SQL's in BODY_UNDECODABLE, and so in the violations of a session: bodies are read with the serializer of the first
-handshake now (YAMP-11). Without that rule, they are the same. Rules about reuse of identifiers and answers after a kill came later.
+handshake now (YAMP-11). A killed request is not unanswered, and its uid not in flight (YAMP-34). EMP and YAMP have fewer violations than
+SQL gave: none behind a message that is cut. Rules about
+reuse of identifiers and answers after a kill came later.
 """
 
 

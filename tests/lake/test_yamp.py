@@ -63,7 +63,7 @@ def test_a_request_with_all_that_came_of_it_is_one_exchange(told):
     (row,) = told("exchanges", "cancelled")
     assert (row["status"], row["cancelled"], row["latency_us"]) == ("answered", True, 2_000_000)
     (row,) = told("exchanges", "killed")
-    assert (row["status"], row["cancelled"]) == ("unanswered", True)
+    assert (row["status"], row["cancelled"]) == ("killed", True)
     (row,) = told("exchanges", "failed")
     assert (row["status"], row["requested_by"]) == ("answered", "server")
     assert [row["status"] for row in told("messages", "failed") if row["kind"] == "response"] == ["error"]

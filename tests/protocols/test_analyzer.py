@@ -293,7 +293,11 @@ def test_every_connection_has_a_state_of_its_own():
 def test_a_stored_state_goes_on_with_the_same_results(seed):
     dice, results = random.Random(seed), []
     kinds = ("request", "response", "progress", "cancel", "event", "handshake", "error", "close")
-    steps = [event("opened", 0, "client"), event("finished", 150, "server"), Unreadable(b"c", 3, True, "MESSAGE_CUT", "X", "here", 0, 1)]
+    steps = [
+        event("opened", 0, "client"),
+        event("finished", 150, "server"),
+        Unreadable(b"c", 160 * SECOND, True, "MESSAGE_CUT", "X", "here", 0, 1),
+    ]
     names = {"handshake": "hello", "error": "error", "close": "bye"}
     for at in range(200):
         kind = dice.choice(kinds[: 6 if at < 100 else 8])

@@ -90,13 +90,13 @@ def ports() -> dict[int, str]:
     return dict(_ports())
 
 
-def dialect(name: str, first: bytes) -> tuple[str, ...] | None:
+def dialect(name: str, first: bytes, /, *, is_all: bool = False) -> tuple[str, ...] | None:
     """The dialect of a stream that begins with these bytes, as names of flags of its limits.
 
-    Returns None if more bytes are needed.
+    Returns None if more bytes are needed. With `is_all`, no more come.
     """
     recognise = get(name).recognise
-    return () if recognise is None else recognise(first)
+    return () if recognise is None else recognise(first, is_all)
 
 
 def sniff(data: bytes) -> str | None:

@@ -21,12 +21,25 @@ from typing import ClassVar, Final, NamedTuple, Self
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.connections import MAX_CONNECTIONS, NO_TIME, Connection, ConnectionEvent, Connections, Event, earliest
+from wirelake.protocols.connections import (
+    MAX_CONNECTIONS,
+    MISSING,
+    NO_TIME,
+    WIRE,
+    Connection,
+    ConnectionEvent,
+    Connections,
+    Event,
+    earliest,
+)
 from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.state_table import StateTable
 
 __all__ = [
+    "CONFIRMED",
     "DELIVERY",
+    "KILLED",
+    "MAX_UNPROVEN",
     "NO_TIME",
     "REQUEST",
     "ConnectionEvent",
@@ -43,10 +56,16 @@ __all__ = [
 
 PONG_MISSING_SECONDS: Final = 60
 """A side that sends messages for so long after a ping, and never a pong, does not answer pings."""
+MAX_UNPROVEN: Final = 4096
+"""Findings of a session that wait for proof; beyond this, the first is forgotten."""
 REQUEST: Final = "request"
 """Kind of an exchange: a request and its answer."""
 DELIVERY: Final = "delivery"
 """Kind of an exchange: a message on a channel and its acknowledgement."""
+CONFIRMED: Final = "confirmed"
+"""Outcome of a call that was delivered, and that nothing answered."""
+KILLED: Final = "killed"
+"""Outcome of a request that was killed: no answer comes, and what still comes is discarded (YAMP-34)."""
 
 
 class SeenMessage(msgspec.Struct, gc=False):
@@ -107,6 +126,11 @@ class Exchange(msgspec.Struct, gc=False):
     outcome: str | None
     kind: str = REQUEST
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether an answer is missing that somebody waits for."""
+        return self.answer is None and self.outcome not in (CONFIRMED, KILLED)
+
 
 class Finding(msgspec.Struct, gc=False):
     """A broken rule, and where."""
@@ -124,6 +148,13 @@ class Finding(msgspec.Struct, gc=False):
     """Whether it only counts if the session was captured from its beginning and without a gap (`is_whole`)."""
     detail: str | None = None
     """What was measured, such as how late; None for most rules."""
+
+
+class Unproven(msgspec.Struct, gc=False, array_like=True):
+    """A finding of a capture that counts when the other side is seen again on its connection."""
+
+    connection_id: bytes
+    finding: Finding
 
 
 class UnansweredPing(msgspec.Struct, gc=False, array_like=True):
@@ -214,7 +245,15 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     """Reasons of unreadable bytes: at most as many as the protocol has faults."""
     unfinished: set[bool] = msgspec.field(default_factory=set)
     """Sides, as directions, that began a message that never ended."""
+    cuts: dict[bytes, int] = msgspec.field(default_factory=dict)
+    """Connection -> time of the first message on it that was cut: what follows there may follow from the hole. At most twice
+    `MAX_CONNECTIONS`.
+    """
     has_gap: bool = False
+    is_captured: bool = False
+    """Whether packets were captured: some may be missing. A recording has all that its peer sent and received."""
+    unproven: list[Unproven] = msgspec.field(default_factory=list)
+    """At most `MAX_UNPROVEN`."""
     unanswered_pings: list[UnansweredPing] = msgspec.field(default_factory=list)
     """At most one of each side."""
     pong_judged: set[bool] = msgspec.field(default_factory=set)
@@ -236,7 +275,11 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     def event(self, event: ConnectionEvent) -> None:
         """Something happened to a connection of the session."""
         self.transport = self.transport or event.transport
+        self.is_captured |= event.observer_kind == WIRE
+        self.has_gap |= event.what == MISSING
         self.connections.event(event)
+        if self.unproven and event.by and self.connections.has_ended(event.connection_id, event.by):
+            self._prove(event.connection_id, event.by == "client")
 
     def unreadable(self, found: Unreadable) -> None:
         """Bytes of the session could not be read."""
@@ -247,8 +290,14 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
             self.findings.append(
                 Finding(found.reason, found.ts, found.to_server, None, found.source, found.offset, found.length, needs_whole=False)
             )
-        if found.reason == "MESSAGE_CUT" and found.to_server is not None:
-            self.unfinished.add(found.to_server)
+        if found.reason == "MESSAGE_CUT":
+            if found.to_server is not None:
+                self.unfinished.add(found.to_server)
+            if found.connection_id is not None:
+                before = self.cuts.pop(found.connection_id, found.ts)
+                self.cuts[found.connection_id] = min(before, found.ts)
+                if len(self.cuts) > 2 * MAX_CONNECTIONS:
+                    self.cuts = split_oldest(self.cuts, MAX_CONNECTIONS)[1]
 
     def message(self, message: SeenMessage) -> None:
         """The next message of either side: a `MESSAGE`. Every protocol has its own."""
@@ -265,8 +314,8 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         """Whether the session was captured from its beginning and without a gap, so far: only then can absence be judged."""
         if self.has_gap:
             return False
-        if self.opened is not None:
-            return True
+        if self.opened is not None or self.is_captured:
+            return self.opened is not None
         greeted = earliest(self.client_greeted, self.server_greeted)
         return greeted != NO_TIME and greeted == self.first_said
 
@@ -279,6 +328,12 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     def last_connection(self) -> Connection | None:
         """The connection that began last, with which the session ends."""
         return None if self.IS_NODE else self.connections.last
+
+    @property
+    def is_end_seen(self) -> bool:
+        """Whether all that both sides sent up to the end of the last connection was seen: in a capture, both must have finished."""
+        last = self.last_connection
+        return not self.is_captured or (last is not None and len(last.finished) > 1)
 
     @property
     def closed(self) -> Event | None:
@@ -398,26 +453,59 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
             self.parting = Parting(message.ts, message.message_id, how, "client" if message.to_server else "server")
 
     def _found(self, rule: str, message: SeenMessage, *, needs_whole: bool) -> None:
-        """A message breaks a rule."""
-        self.findings.append(
-            Finding(
-                rule,
-                message.ts,
-                message.to_server,
-                message.message_id,
-                message.source,
-                message.offset,
-                message.length,
-                needs_whole=needs_whole,
-            )
+        """A message breaks a rule; with `needs_whole`, by what was seen before, or not.
+
+        In a capture, the other side may have sent what explains it, in packets that are missing at the end of what was seen of it. Later
+        bytes of that side, or its end, show that nothing is missing, or that there is a gap. A datagram shows neither.
+        """
+        finding = Finding(
+            rule,
+            message.ts,
+            message.to_server,
+            message.message_id,
+            message.source,
+            message.offset,
+            message.length,
+            needs_whole=needs_whole,
         )
+        if needs_whole and self._is_behind_cut(message.connection_id, message.ts):
+            return
+        if not (needs_whole and self.is_captured):
+            self.findings.append(finding)
+        elif self.connections.has_ended(message.connection_id, _NAMES[not message.to_server]):
+            self._proved(finding)
+        elif self.transport != "udp":
+            self.unproven.append(Unproven(message.connection_id, finding))
+            del self.unproven[:-MAX_UNPROVEN]
+
+    def _prove(self, connection_id: bytes, side: bool) -> None:
+        """A side was seen up to here: what depends on it and was found of the other side before counts.
+
+        Call it for every message while `unproven` has some.
+        """
+        waiting = []
+        for one in self.unproven:
+            if one.connection_id == connection_id and one.finding.to_server is not side:
+                self._proved(one.finding)
+            else:
+                waiting.append(one)
+        self.unproven = waiting
+
+    def _proved(self, finding: Finding) -> None:
+        self.findings.append(finding)
 
     def _missed(self, rule: str, message: SeenMessage, due: int, *, needs_whole: bool = True, detail: str | None = None) -> None:
         """A message was not answered when the answer was due. The finding blames the other side, and names no message."""
         side = not message.to_server
-        self.findings.append(
-            Finding(rule, due, side, None, message.source, message.offset, message.length, needs_whole=needs_whole, detail=detail)
-        )
+        if not (needs_whole and self._is_behind_cut(message.connection_id, due)):
+            self.findings.append(
+                Finding(rule, due, side, None, message.source, message.offset, message.length, needs_whole=needs_whole, detail=detail)
+            )
+
+    def _is_behind_cut(self, connection_id: bytes, ts: int) -> bool:
+        """Whether a message of this connection was cut before this time: the hole may be why something is missing."""
+        cut = self.cuts.get(connection_id)
+        return cut is not None and cut < ts
 
     def _pinged(self, message: SeenMessage) -> None:
         """A ping was sent."""
@@ -437,7 +525,7 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         """
         for ping in self.unanswered_pings:
             due = ping.ts + PONG_MISSING_SECONDS * 1_000_000
-            if ping.by_client is not message.to_server and message.ts > due:
+            if ping.by_client is not message.to_server and message.ts > due and not self._is_behind_cut(message.connection_id, due):
                 self.findings.append(Finding(rule, due, message.to_server, None, ping.source, ping.offset, ping.length, needs_whole=True))
                 self._judge_pongs_of(message.to_server)
                 return
@@ -465,7 +553,7 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
         """An exchange is certain."""
         if exchange.sent is not None:
             self.requests += 1
-            self.answered += exchange.answer is not None
+            self.answered += not exchange.is_unanswered
         self.exchanges.append(exchange)
 
     def _judge_connections(self) -> None:
@@ -479,7 +567,7 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
             side = _SIDES.get(closed.by)
             is_inside = bool(self.unfinished) if side is None else side in self.unfinished
             fault = timeouts.inside if is_inside else timeouts.cut
-            if fault is not None:
+            if fault is not None and (is_inside or self.is_end_seen):
                 self.findings.append(Finding(fault.name, closed.ts, side, None, closed.source, closed.offset, 0, needs_whole=True))
         if timeouts.late is None or timeouts.seconds is None or opened is None or opened.ts == NO_TIME:
             return
@@ -499,6 +587,7 @@ def delay(asked: int, answered: int | None) -> str:
 
 
 _SIDES: Final = {"client": True, "server": False}
+_NAMES: Final = {side: name for name, side in _SIDES.items()}
 
 
 def _ended_how(parting: Parting | None, reset: Event | None, closed: Event | None) -> str:

@@ -32,6 +32,8 @@ class AnyAnalyzer(PairingAnalyzer):
         assert isinstance(message, MessageOfAnyProtocol)  # noqa: S101 - see MESSAGE
         kind = message.kind
         self._said(message.ts)
+        if self.unproven:
+            self._prove(message.connection_id, message.to_server)
         if kind == "handshake":
             self._greeted(message)
         if kind in ("error", "close"):

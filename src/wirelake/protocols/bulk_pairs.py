@@ -119,7 +119,7 @@ class _Bulk:
         """The place of the first message that may change a state or break its rules; `at` if nothing may be paired now."""
         analyzer, states = self._analyzer, self._analyzer.STATES
         waiting = len(analyzer.pairs.of_client) + len(analyzer.pairs.of_server)
-        if states is None or waiting > MAX_WAITING or not analyzer.may_pair:
+        if states is None or waiting > MAX_WAITING or not analyzer.may_pair or analyzer.unproven:
             return at
         connection = int(self._connections[at])
         state = analyzer.states.get(self._of_connection[connection], states.initial)

@@ -10,12 +10,16 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ENDS", "MAX_CONNECTIONS", "NO_TIME", "Connection", "ConnectionEvent", "Connections", "Event", "earliest"]
+__all__ = ["ENDS", "MAX_CONNECTIONS", "MISSING", "NO_TIME", "WIRE", "Connection", "ConnectionEvent", "Connections", "Event", "earliest"]
 
 NO_TIME: Final = -1
 """The time of what has none."""
 MAX_CONNECTIONS: Final = 4096
 """Connections of a session that are remembered at least; twice as many at most."""
+WIRE: Final = "wire"
+"""The kind of observer that a packet capture is."""
+MISSING: Final = "missing"
+"""A capture lacks bytes of a side."""
 ENDS: Final = ("finished", "closed", "reset")
 """Events that end a connection."""
 
@@ -26,12 +30,14 @@ class ConnectionEvent(msgspec.Struct, gc=False):
     connection_id: bytes
     ts: int
     what: str
-    """`seen`, `opened`, `finished`, `closed` or `reset`."""
+    """`seen`, `opened`, `finished`, `closed`, `reset` or `missing`."""
     by: str
     """`client`, `server`, or empty."""
     source: str
     offset: int
     transport: str
+    observer_kind: str = ""
+    """`client` or `server`: a recording peer; `wire`: a packet capture; empty if unknown."""
 
 
 class Event(msgspec.Struct, gc=False, order=True, array_like=True):
@@ -50,6 +56,8 @@ class Connection(msgspec.Struct, array_like=True):
     closed: Event | None = None
     """The first `finished`, `closed` or `reset`."""
     reset: Event | None = None
+    finished: list[str] = msgspec.field(default_factory=list)
+    """Sides whose last byte was announced, or that reset the connection: at most both."""
 
 
 class Connections(msgspec.Struct, array_like=True):
@@ -85,6 +93,13 @@ class Connections(msgspec.Struct, array_like=True):
             known.closed = _sooner(known.closed, at)
             if event.what == "reset":
                 known.reset = _sooner(known.reset, at)
+            if event.by and event.what != "closed" and event.by not in known.finished:
+                known.finished = sorted([*known.finished, event.by])
+
+    def has_ended(self, connection_id: bytes, side: str) -> bool:
+        """Whether the last byte of a side was announced."""
+        known = self.known.get(connection_id)
+        return known is not None and side in known.finished
 
     @property
     def last(self) -> Connection | None:

@@ -560,8 +560,10 @@ class Protocol(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
     xmpp: XmppText[L] | None = None
     dialects: tuple[str, ...] = ()
     """Boolean fields of the limits that say how peers depart from the specification; recordings carry them."""
-    recognise: Callable[[bytes], tuple[str, ...] | None] | None = None
-    """The dialect of a stream by its first bytes; None as long as more bytes are needed."""
+    recognise: Callable[[bytes, bool], tuple[str, ...] | None] | None = None
+    """The dialect of a stream by its first bytes, and whether they are all; None as long as more bytes are needed."""
+    at_end: Callable[[bytes, L], L | None] | None = None
+    """The limits under which bytes that end inside a message are a whole one, if nothing follows; None: there are none."""
     offline_limits: tuple[str, ...] = ()
     """Fields of the limits for bytes without a connection: commands that speak do not take them."""
     signatures: Signatures[L] | None = None

@@ -18,8 +18,8 @@ from tests.protocols.yamp import speech
 from wirelake.capture.record.connection import Connection
 from wirelake.capture.record.exported_pdu import SENT
 from wirelake.capture.record.recorder import Recorder
-from wirelake.protocols.analyzer import Exchange
-from wirelake.protocols.yamp.analyzer import KILLED, Analyzer, Seen, WaitingPings
+from wirelake.protocols.analyzer import KILLED, Exchange
+from wirelake.protocols.yamp.analyzer import Analyzer, Seen, WaitingPings
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import ResponseType
 from wirelake.protocols.yamp.serializers.registry import STANDARD
@@ -218,7 +218,8 @@ class AsSql(Analyzer):
     """The analyzer with the defects of the SQL, to hold the two together.
 
     - YAMP-29: progress is judged by every request that ever had its uid, not by the one that is in flight.
-    - YAMP-34: a kill is about every request with its uid, sent at the same time or before, that was not answered before.
+    - YAMP-34: a kill is about every request with its uid, sent at the same time or before, that was not answered before. That uid is not
+      in flight any more.
     - YAMP-18: a pong that was missed is forgiven if enough is carried later; until the end, nothing is certain.
     """
 
@@ -231,7 +232,11 @@ class AsSql(Analyzer):
     def _asks(self, message: Seen) -> None:
         if not message.progressive:
             self.silent[message.to_server].setdefault(message.uid, message.ts)
+        uid, before = message.uid.hex(), len(self.findings)
+        first = self.pairs.waiting(message.to_server, uid)
         super()._asks(message)
+        if first is not None and any(kill >= first.sent.ts for kill in self.kills[message.to_server].get(uid, ())):
+            del self.findings[before:]
 
     def _answers(self, message: Seen) -> None:
         before = len(self.findings)

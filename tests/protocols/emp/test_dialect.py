@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
+from tests.cases import seeds
 from tests.protocols.emp import speech
 from tests.protocols.emp.pair import CLIENT, SERVER, Pair, Side, options
 
 from wirelake.protocols.dialects import dialect, settings
-from wirelake.protocols.emp.dialect import recognise
+from wirelake.protocols.emp.dialect import recognise, shown_by_hello
 from wirelake.protocols.emp.events import DataReceived, Opened
 from wirelake.protocols.emp.faults import Fault
 from wirelake.protocols.emp.limits import Limits
-from wirelake.protocols.emp.messages import Data, Hello
+from wirelake.protocols.emp.messages import Data, Hello, Ping, Pong, RequestResponse
 from wirelake.protocols.emp.wire import buffer, encode
 
 TEXT = Limits()
@@ -24,16 +27,43 @@ SPEAKERS = pytest.mark.parametrize("speaker", [CLIENT, SERVER])
 CUTS = pytest.mark.parametrize("cut", [1, 3, 5, 12, 4096])
 
 
-@pytest.mark.parametrize("garbage", [b"", b"\x00", b"\x00\x00\x00\x08", b"\x00\x00\x00\x08\x01", b"\x15\x03\x03\x00\x02", b"GET / "])
-def test_nothing_but_a_hello_tells_the_dialect(garbage):
-    assert recognise(garbage) in (None, ())
-    assert recognise(garbage + bytes(12)) in ((), FLAG if garbage == b"\x00\x00\x00\x08" else ())
+GARBAGE = pytest.mark.parametrize(
+    "garbage", [b"", b"\x00", b"\x00\x00\x00\x08", b"\x00\x00\x00\x08\x01", b"\x15\x03\x03\x00\x02", b"GET / "]
+)
+
+
+@GARBAGE
+def test_live_nothing_but_a_hello_tells_the_dialect(garbage):
+    assert shown_by_hello(garbage) in (None, ())
+    assert shown_by_hello(garbage + bytes(12)) in ((), FLAG if garbage == b"\x00\x00\x00\x08" else ())
+
+
+@GARBAGE
+def test_garbage_in_a_capture_tells_no_dialect(garbage):
+    assert recognise(garbage) is None
+    assert recognise(garbage + bytes(12)) in (None, FLAG if garbage == b"\x00\x00\x00\x08" else None)
 
 
 @KINDS
 def test_a_hello_tells_it_with_five_bytes(limits):
     said = encode(Hello(1), limits)
-    assert recognise(said) == recognise(said[:5]) == dialect(limits)
+    assert recognise(said) == recognise(said[:5]) == shown_by_hello(said) == dialect(limits)
+
+
+@KINDS
+@pytest.mark.parametrize("seed", seeds(50, 5))
+def test_without_a_hello_the_reading_counts_under_which_messages_follow_each_other(limits, seed):
+    """Wherever the capture begins, and however little it has: never the other one."""
+    dice = random.Random(seed)
+    kinds = [Ping(), Pong(), Data(b""), Data(b"x" * 8), Data(bytes(100)), Data(dice.randbytes(300), (RequestResponse(True, 7),))]
+    said = b"".join(encode(one, limits) for one in dice.choices(kinds, k=20))
+    assert recognise(said) == dialect(limits)
+    for _ in range(50):
+        start = dice.randrange(len(said))
+        assert recognise(said[start : dice.randint(start, len(said))]) in (dialect(limits), None)
+    alone = encode(dice.choice(kinds), limits)
+    assert (recognise(alone), recognise(alone, True)) == (None, dialect(limits))
+    assert recognise(said[dice.randrange(len(said) // 2) :]) == dialect(limits)
 
 
 @CUTS

@@ -357,9 +357,7 @@ MORE_ANALYZED = {
 """Rules that the analyzer tells more often than a live session, and why."""
 
 MORE_ANALYZED_AFTER_KILLS = {
-    Fault.REQUEST_UID_IN_FLIGHT: "YAMP-34: a session forgets a killed request at once; for an observer its uid waits for an answer",
-    Fault.REQUEST_REPEATED: "the same, in datagrams",
-    Fault.PROGRESS_UNASKED: "the same: live, it is progress of no pending request",
+    Fault.PROGRESS_UNASKED: "YAMP-34: live, it is progress of no pending request",
     Fault.ANSWERED_AFTER_KILL: "YAMP-34: a session discards what still comes",
 }
 """The same, where requests are killed."""

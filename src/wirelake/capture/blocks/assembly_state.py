@@ -67,7 +67,7 @@ class HeldState(Record):
     ts: Number
     offset: FilePosition
     chunk: bytes
-    event: Literal["", "opened", "finished", "closed", "reset"]
+    event: Literal["", "opened", "finished", "closed", "reset", "missing"]
 
 
 class TrackedState(Record):

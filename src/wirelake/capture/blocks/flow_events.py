@@ -36,7 +36,7 @@ EVENT_AFTER: Final = 5
 EVENT_COLUMNS: Final = 6
 SEEN: Final = "seen"
 """The first row of a connection in a source."""
-EVENT_WHAT: Final = ("opened", "finished", "closed", "reset")
+EVENT_WHAT: Final = ("opened", "finished", "closed", "reset", "missing")
 """The event of each code."""
 EVENT_BY: Final = ("", "client", "server")
 """The side of each code."""

@@ -205,6 +205,8 @@ def _verdict(
     here = 2 * row + to_server
     if size and (halves[here, NEXT] < 0 or data_at != halves[here, NEXT] & MASK or halves[here, LOST] != 0):
         return SPECIAL, -1
+    if flags & (RST | FIN) and (halves[here, NEXT] < 0 or data_at != halves[here, NEXT] & MASK):
+        return SPECIAL, -1
     if flows[row, STATE] != UNDECIDED:
         return FOLLOWS, -1
     if flags & (RST | FIN) or (is_syn and limits[3]):

@@ -46,6 +46,7 @@ __all__ = [
     "MAX_FLOWS",
     "MIDWAY",
     "UNDECIDED_BYTES",
+    "UNDECIDED_DIALECT",
     "UNDECIDED_SEGMENTS",
     "UNDECIDED_SNIFFED",
     "UNDECIDED_TOTAL",
@@ -65,6 +66,8 @@ UNDECIDED_BYTES: Final = 16 << 10
 """Bytes held per flow and direction while its protocol is not recognised."""
 UNDECIDED_SEGMENTS: Final = 64
 """Segments and events held per flow while its protocol is not recognised."""
+UNDECIDED_DIALECT: Final = 1024
+"""The same of a flow whose protocol is known by its port, but not its dialect."""
 UNDECIDED_SNIFFED: Final = 64 << 10
 """Bytes of a direction passed to `sniff` in all: each segment with those before it.
 
@@ -191,12 +194,17 @@ class Tracker:
             half.opens_at(data_at)
             if not tracked.halves[not to_server].from_start:
                 self._event(tracked, True, ts, record, "opened")
+        if half.is_unseen and (payload or flags & FIN) and tracked.halves[not to_server].from_start:
+            self._event(tracked, to_server, ts, record, "missing")
         if payload and flags & RST:
             self._accounting.add(OTHER, "text of a reset", len(payload), 1, offset)
         elif payload:
             self._payload(tracked, to_server, half, data_at, ts, offset, payload)
         if missing:
             half.lose((data_at + len(payload)) % _WRAP, missing)
+        is_last = (flags & RST and not payload and not tracked.closed) or (flags & FIN and not half.finished)
+        if is_last and (half.is_short((data_at + len(payload)) % _WRAP) or any(one.is_waiting for one in tracked.halves)):
+            self._event(tracked, to_server, ts, record, "missing")
         if flags & RST:
             if not tracked.closed:
                 tracked.closed = True
@@ -438,11 +446,12 @@ class Tracker:
             if half.sniffed <= UNDECIDED_SNIFFED and self._is_recognised(tracked, half):
                 return
         is_too_much = tracked.held_bytes[item.to_server] > UNDECIDED_BYTES or self._held_total > UNDECIDED_TOTAL
-        if is_too_much or len(tracked.held) > UNDECIDED_SEGMENTS:
+        most = UNDECIDED_DIALECT if self._expected(tracked) else UNDECIDED_SEGMENTS
+        if is_too_much or len(tracked.held) > most:
             self._give_up(tracked)
 
-    def _is_recognised(self, tracked: Tracked, half: Half) -> bool:
-        """Whether the first bytes of a direction show the protocol and its dialect.
+    def _is_recognised(self, tracked: Tracked, half: Half, *, is_all: bool = False) -> bool:
+        """Whether the first bytes of a direction show the protocol and its dialect. With `is_all`, no more come.
 
         If so, deliver what is held.
         """
@@ -450,7 +459,7 @@ class Tracker:
         half.sniffed += len(first)
         expected = self._expected(tracked)
         protocol = expected or self._sniff(first)
-        if not protocol or (dialect := self._dialect(protocol, first)) is None:
+        if not protocol or (dialect := self._dialect(protocol, first, is_all=is_all)) is None:
             return False
         tracked.is_named(protocol, "port" if expected else "bytes", dialect)
         if expected:
@@ -469,26 +478,29 @@ class Tracker:
 
     def _hand_on(self, tracked: Tracked, item: Held) -> None:
         bit = item.bit
+        side = "client" if item.to_server else "server"
         if item.event:
-            by = "" if item.event == "closed" else "client" if item.to_server else "server"
+            by = "" if item.event == "closed" else side
             self._builder.event(self._number(tracked), bit.ts, bit.offset, item.event, by)
         elif bit.what == FRESH:
             if bit.missing > 0:
                 self._accounting.add(GAP, "bytes missing from a tcp stream", 0, 1, bit.offset)
+                self._builder.event(self._number(tracked), bit.ts, bit.offset, "missing", side)
             self._builder.append(self._number(tracked), item.to_server, bit.ts, bit.offset, bit.chunk, bit.missing)
         else:
             self._accounting.quarantine(bit.offset, bit.chunk, "tcp", _REASONS[bit.what])
 
     def _give_up(self, tracked: Tracked) -> None:
-        """Decide an undecided flow: on a known port it has that protocol without a dialect.
+        """Decide an undecided flow: on a known port it has that protocol, without a dialect if its bytes show none.
 
         On other ports it is unrecognised.
         """
         if tracked.flow is not None or tracked.given_up:
             return
         if expected := self._expected(tracked):
-            tracked.is_named(expected, "port")
-            self._settle(tracked)
+            if not any(self._is_recognised(tracked, half, is_all=True) for half in tracked.halves if half.first_bytes):
+                tracked.is_named(expected, "port")
+                self._settle(tracked)
             return
         # 0: the first bytes come from a stored state, and were not sniffed since.
         skipped = [half for half in tracked.halves if half.first_bytes and not 0 < half.sniffed <= UNDECIDED_SNIFFED]

@@ -154,6 +154,15 @@ class Half:
         """Whether bytes of this direction were captured, but not its SYN."""
         return self._next >= 0 and not self.from_start
 
+    @property
+    def is_unseen(self) -> bool:
+        """Whether nothing of this direction was captured yet."""
+        return self._next < 0
+
+    def is_short(self, end: int) -> bool:
+        """Whether bytes are missing before the last sequence number of this direction."""
+        return self._next >= 0 and 0 < self._place(end) - self._next <= FAR
+
     def is_far(self, sequence: int) -> bool:
         """Whether a sequence number is so far from the next one that it must be another connection's."""
         return self._next >= 0 and abs(self._place(sequence) - self._next) > FAR

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from wirelake.capture.blocks.block import Endpoint, Flow
 from wirelake.capture.packets.tcp_stream import Budget, Half, SegmentPart
 
 __all__ = ["Dialect", "Held", "Tracked", "by_port", "is_client", "one_dialect"]
 
-Dialect = Callable[[str, bytes], tuple[str, ...] | None]
-"""Returns the dialect of a protocol's stream that begins like this; None: more bytes are needed."""
+
+class Dialect(Protocol):
+    """Returns the dialect of a protocol's stream that begins like this; None: more bytes are needed. With `is_all`, no more come."""
+
+    def __call__(self, protocol: str, first: bytes, /, *, is_all: bool = False) -> tuple[str, ...] | None: ...
 
 
-def one_dialect(_: str, __: bytes) -> tuple[str, ...]:
+def one_dialect(_: str, __: bytes, /, *, is_all: bool = False) -> tuple[str, ...]:  # noqa: ARG001 - see `Dialect`
     """Return no dialect: every stream is read by its specification."""
     return ()
 

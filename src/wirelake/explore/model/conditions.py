@@ -157,13 +157,13 @@ def _status(term: Term) -> Condition:
     )
     waits = Condition(
         "m.message_id IN (SELECT request_message_id FROM exchanges"
-        f" WHERE request_message_id IS NOT NULL {_REQUESTED} AND status = 'unanswered' AND {exchange.sql})",
+        f" WHERE request_message_id IS NOT NULL {_REQUESTED} AND status IN ('unanswered', 'killed') AND {exchange.sql})",
         exchange.values,
     )
     if is_pattern(value):
         return _any_of([message, answers, waits])
     # A value is either of messages or of exchanges: the other table is not read.
-    return message if value.lower() in _OF_MESSAGES else waits if value.lower() == "unanswered" else answers
+    return message if value.lower() in _OF_MESSAGES else waits if value.lower() in ("unanswered", "killed") else answers
 
 
 def _rule(term: Term) -> Condition:

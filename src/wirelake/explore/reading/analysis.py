@@ -152,7 +152,31 @@ class Analysis:
     # What the caller feeds.
 
     def block(self, rows: Batches, raw: Iterator[bytes] | None = None) -> Iterator[Record]:
-        """The records of one block's rows; `raw` has the bytes of every message, in the order of the rows."""
+        """The records of one block's rows; `raw` has the bytes of every message, in the order of the rows.
+
+        A broken rule that only later messages of the block prove comes after the message that broke it.
+        """
+        found = list(self._records(rows, raw))
+        late: dict[int, list[Violation]] = {}
+        for one in found:
+            if isinstance(one, Violation) and one.message is None and one.number is not None:
+                late.setdefault(one.number, []).append(one)
+        if not late:
+            yield from found
+            return
+        moved = set()
+        for one in found:
+            if isinstance(one, Message) and (broken := late.get(one.number or 0)):
+                one.violations += tuple(Broken(each.rule, each.clause, each.severity) for each in broken)
+                moved.add(one.number)
+                yield one
+                for each in broken:
+                    each.message, each.ends = one, one.ends
+                    yield each
+            elif not (isinstance(one, Violation) and one.number in moved and one in late[one.number or 0]):
+                yield one
+
+    def _records(self, rows: Batches, raw: Iterator[bytes] | None) -> Iterator[Record]:
         for _, _, _, happened in sorted(self._happenings(rows, raw), key=_order):
             if isinstance(happened, _Lost):
                 yield from self._unreadable(happened)
@@ -324,7 +348,7 @@ class Analysis:
             exchanges, analyzer.exchanges = analyzer.exchanges, []
             answers = []
             for exchange in exchanges:
-                if exchange.answer is None and exchange.outcome != "confirmed":
+                if exchange.is_unanswered:
                     after.append(self._waits(session, session_id, exchange))
                 else:
                     answers.append(self._answer(exchange, message.message_id))
@@ -406,7 +430,7 @@ class Analysis:
             return
         session.analyzer.end()
         for exchange in session.analyzer.exchanges:
-            if exchange.answer is None and exchange.outcome != "confirmed" and exchange.sent is not None:
+            if exchange.is_unanswered and exchange.sent is not None:
                 yield self._waits(session, session_id, exchange)
         session.analyzer.exchanges = []
         yield from self._judged(session, session_id, None)

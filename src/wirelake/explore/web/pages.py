@@ -246,7 +246,10 @@ def list_exchanges(explorer: Explorer, request: Request) -> View:
 def _answered(chosen: Filter, status: str | None) -> str:
     """The filter of the messages of exchanges with a status."""
     return " ".join(
-        filter(None, (str(chosen), f"status:{status}" if status in ("late", "unasked", "unanswered", "answered", "confirmed") else ""))
+        filter(
+            None,
+            (str(chosen), f"status:{status}" if status in ("late", "unasked", "unanswered", "killed", "answered", "confirmed") else ""),
+        )
     )
 
 

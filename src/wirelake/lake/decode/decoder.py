@@ -289,6 +289,13 @@ class Decoder:
         for scanned, parts, segment_of in scanner.walk(scan_input.data, starts, stops, ends, scan_limits):
             self._put(scanner, scan_input, scanned, parts, segment_of)
         for index in np.flatnonzero(ends < stops).tolist():
+            left = slice(int(ends[index]), int(stops[index]))
+            last_limits = scanner.at_end(scan_input.data[left].tobytes())
+            if last_limits is not None:
+                starts, stop = ends[index : index + 1].copy(), stops[index : index + 1]
+                for scanned, parts, segment_of in scanner.walk(scan_input.data, starts, stop, stop.copy(), last_limits):
+                    self._put(scanner, scan_input, scanned, parts, segment_of + index)
+                continue
             flow, to_server = scan_input.flows[scan_input.segments[index, SEGMENT_FLOW]], int(scan_input.segments[index, SEGMENT_TO_SERVER])
             self._quarantine(flow, to_server, scanner.cut(flow), scan_input, int(ends[index]), int(stops[index] - ends[index]))
 

@@ -67,6 +67,11 @@ class Scanner:
         """The fault of bytes that end inside a message."""
         return self.protocol.cut(is_datagram=flow.transport == "udp")
 
+    def at_end(self, left: bytes) -> ScanLimits | None:
+        """Scan limits under which bytes that end inside a message are a whole one, if nothing follows; None: there are none."""
+        limits = None if self.protocol.at_end is None else self.protocol.at_end(left, self.limits)
+        return None if limits is None else limits.for_scan()
+
     def walk(self, data: ByteArray, starts: Rows, stops: Rows, ends: Rows, scan_limits: ScanLimits) -> Iterator[Scanned]:
         """All rows of runs that hold whole messages. Writes to `ends` where an unfinished message begins."""
         kernel, segment, at = over_arrays(self.protocol.walk), 0, int(starts[0])
@@ -93,10 +98,20 @@ class Scanner:
 
     def need(self, data: ByteArray, scan_limits: ScanLimits) -> int:
         """Bytes that the message at the start takes at least; 0 if that is not known."""
+        _, count, _, needed = self._first(data, scan_limits)
+        return 0 if count else max(0, needed)
+
+    def unreadable(self, data: ByteArray, scan_limits: ScanLimits) -> int:
+        """Bytes of the message at the start if it cannot be read, but its end is known; else 0."""
+        rows, count, following, _ = self._first(data, scan_limits)
+        return 0 if not count or self.columns.readable(rows)[0] else following
+
+    def _first(self, data: ByteArray, scan_limits: ScanLimits) -> tuple[Rows, int, int, int]:
+        """The row of the message at the start, as far as there is one, and what `scan` returns without its parts."""
         rows = np.zeros(self.columns.ROW_COLUMNS, np.int64)
         parts = np.zeros((1 + self.limits.max_parts) * self.columns.PART_COLUMNS, np.int64)
-        count, _, _, needed = over_arrays(self.protocol.scan)(data, 0, len(data), rows, parts, scan_limits)
-        return 0 if count else max(0, int(needed))
+        count, _, following, needed = over_arrays(self.protocol.scan)(data, 0, len(data), rows, parts, scan_limits)
+        return rows.reshape(1, -1), int(count), int(following), int(needed)
 
     def _scanned(self, count: int, used: int) -> Scanned:
         rows = self._rows[: count * self.columns.ROW_COLUMNS].reshape(count, -1)

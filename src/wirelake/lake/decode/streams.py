@@ -194,7 +194,8 @@ class StreamReader:
         chosen = list(speakers)
         self._advance({speaker: [] for speaker in chosen}, ended=True)
         for speaker in chosen:
-            if left := self._directions.pop(speaker, None):
+            left = self._directions.pop(speaker, None)
+            if left is not None and not (left.mode == READING and self._is_last(left)):
                 self._set_aside(left, cut if left.mode == READING else left.why or GAP)
 
     def let_go(self, speaker: Speaker, cut: Faults) -> None:
@@ -298,13 +299,16 @@ class StreamReader:
         items = {item: _Item(one, int(starts[item]), int(stops[item]), item) for item, one in known.items()}
         is_reading = np.ones(len(runs), np.bool_)
         for item in sorted(items):
-            if items[item].direction.mode != READING:
+            if items[item].direction.mode != READING or items[item].direction.is_hopeful:
                 is_reading[item] = self._is_reading(items[item], scan_input, ended=False)
                 starts[item] = items[item].start
         is_reading &= stops > starts
         lost: list[int] = []
         for scan_limits, mine in self._alike(items, is_reading, limits_of):
             ends, faults = self._stride(scan_input, scan_limits, starts[mine], stops[mine], mine)
+            for item in mine[ends > starts[mine]].tolist() if items else ():
+                if item in items:
+                    items[item].direction.is_hopeful = False
             starts[mine] = ends
             for index in np.flatnonzero(faults).tolist():
                 item = int(mine[index])
@@ -378,6 +382,11 @@ class StreamReader:
         while direction.mode == SEARCHING and (item.stop > item.start or not ended):
             if not self._look(item, scan_input, ended=ended):
                 break
+        while direction.mode == READING and direction.is_hopeful and item.stop > item.start:
+            unreadable = self._scanner.unreadable(scan_input.data[item.start : item.stop], direction.scan_limits)
+            if not unreadable:
+                break
+            self._pass(item, scan_input, item.start + unreadable)
         return direction.mode == READING and item.stop > item.start
 
     def _look(self, item: _Item, scan_input: ScanInput, *, ended: bool) -> bool:
@@ -400,7 +409,9 @@ class StreamReader:
             self._pass(item, scan_input, item.stop if there < size else item.start + STEP)
             direction.looked = 0
             return there >= size
-        direction.mode, direction.why, direction.first, direction.looked, direction.is_hopeful = READING, None, 0, 0, False
+        # Where nothing is certain, reading from here on is a guess, until there is a message (`is_hopeful`).
+        direction.is_hopeful &= place == stop
+        direction.mode, direction.why, direction.first, direction.looked = READING, None, 0, 0
         return False
 
     def _pass(self, item: _Item, scan_input: ScanInput, place: int) -> None:
@@ -417,6 +428,7 @@ class StreamReader:
         ends, faults = self._stride(scan_input, scan_limits, starts, stops, np.array([item.segment for item in items]))
         lost = []
         for item, end, fault in zip(items, ends.tolist(), faults.tolist(), strict=True):
+            item.direction.is_hopeful &= end == item.start
             item.start = end
             if fault:
                 self._lose(item.direction, fault)
@@ -433,8 +445,9 @@ class StreamReader:
         return ends, faults
 
     def _lose(self, direction: Direction, fault: int) -> None:
-        """Search for the next certain message from the second byte on."""
-        direction.mode, direction.why, direction.first, direction.looked = SEARCHING, self._scanner.protocol.faults(fault), 1, 0
+        """Search for the next certain message from the second byte on. After a guess, no sender is to blame."""
+        why = GAP if direction.is_hopeful else self._scanner.protocol.faults(fault)
+        direction.mode, direction.why, direction.first, direction.looked, direction.is_hopeful = SEARCHING, why, 1, 0, False
 
     def _keep(self, item: _Item, scan_input: ScanInput) -> None:
         """Keep the state of a direction; one that is read to its end needs none."""
@@ -444,6 +457,16 @@ class StreamReader:
         direction.data = scan_input.data[item.start : item.stop].copy()
         direction.origins = clip(scan_input.origins, item.start, item.stop)
         self._directions[direction.flow.session_id, direction.to_server] = direction
+
+    def _is_last(self, left: Direction) -> bool:
+        """Whether the bytes that wait are a message because nothing follows them; if so, it is read."""
+        scan_limits = self._scanner.at_end(left.data.tobytes())
+        if scan_limits is None:
+            return False
+        starts, stops = np.zeros(1, np.int64), np.array([len(left.data)])
+        segments = np.array([[0, len(left.data), 0, left.to_server]], np.int64)
+        self._stride(ScanInput(left.data, segments, left.origins, [left.flow]), scan_limits, starts, stops, starts)
+        return True
 
     def _set_aside(self, left: Direction, why: Reason) -> None:
         """Quarantine the bytes that wait."""

@@ -26,7 +26,8 @@ TABLE: Final = Table(
             column(
                 "what",
                 pa.string(),
-                "The event: `seen` (its first bytes in a source), `opened`, `finished` (one side sent its last byte), `closed` or `reset`.",
+                "The event: `seen` (its first bytes in a source), `opened`, `finished` (one side sent its last byte), `closed`, `reset` or"
+                " `missing` (the capture lacks bytes of a side).",
             ),
             column("by", pa.string(), "The side that caused it: `client`, `server`, or empty if unknown."),
             column("detail", pa.string(), "More that the capture has about the event, if anything."),

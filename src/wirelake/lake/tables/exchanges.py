@@ -35,8 +35,8 @@ TABLE: Final = Table(
             column(
                 "status",
                 pa.string(),
-                "`answered`, `late` (answered, but not in time), `confirmed` (delivered; a void method has no answer), `unanswered` or"
-                " `unasked` (a response without a request).",
+                "`answered`, `late` (answered, but not in time), `confirmed` (delivered; a void method has no answer), `killed` (its"
+                " sender took it back: no answer comes), `unanswered` or `unasked` (a response without a request).",
             ),
             column(
                 "late",

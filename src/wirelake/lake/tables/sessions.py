@@ -47,7 +47,9 @@ TABLE: Final = Table(
             column("bytes_to_server", pa.int64(), "Bytes of the messages the client sent."),
             column("bytes_to_client", pa.int64(), "Bytes of the messages the server sent."),
             column("requests", pa.int64(), "Requests made by either side."),
-            column("answered", pa.int64(), "Requests that were answered, late ones included, or at least confirmed."),
+            column(
+                "answered", pa.int64(), "Requests that were answered, late ones included, at least confirmed, or killed by their sender."
+            ),
             column("connections", pa.int64(), "Connections of the session."),
             column("keepalives", pa.int64(), "Pings, pongs and heartbeats."),
             column("silences", pa.int64(), "Pauses longer than the protocol allows; null for protocols without such a limit."),

@@ -98,6 +98,8 @@ class Analyzer(PairingAnalyzer):
         if self.first_said == NO_TIME:
             self.first_said = message.ts
         self.last_said = message.ts
+        if self.unproven:
+            self._prove(message.connection_id, message.to_server)
         if self.unanswered_pings:
             self._heard(message, Fault.PONG_MISSING.name)
         if name in _PARTING:

@@ -1,6 +1,7 @@
 """EMP-1, EMP-2: recognise peers that leave the size field out of sizes.
 
-A hello has a fixed size: 12 by the text, 8 in the dialect. Neither value is legal for a hello of the other kind.
+A hello has a fixed size: 12 by the text, 8 in the dialect. Neither value is legal for a hello of the other kind. A capture may begin after
+the hello. Then sizes are followed both ways: in the wrong one, they soon lead to bytes that are no message.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import msgspec
 
 from wirelake.protocols.buffer import Buffer, Frames
 from wirelake.protocols.emp.limits import Limits
-from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, glance, run, scan
+from wirelake.protocols.emp.scanner import PART_COLUMNS, ROW_COLUMNS, glance, longest_row, run, scan
+from wirelake.protocols.kernel import active, array
 
-__all__ = ["Following", "hint", "recognise"]
+__all__ = ["Following", "hint", "recognise", "shown_by_hello"]
 
 HELLO: Final = b"\x00\x00\x00\x0c\x00"
 """Size and type of a hello, as the text has them."""
@@ -22,16 +24,30 @@ SHORT_HELLO: Final = b"\x00\x00\x00\x08\x00"
 """The same by a peer that leaves the size field out."""
 WHOLE_HELLO: Final = 12
 """Bytes of a hello, whatever its size field says."""
+_SHORT: Final = ("sizes_exclude_themselves",)
+_READINGS: Final = tuple(Limits(sizes_exclude_themselves=short).for_scan() for short in (False, True))
 
 
-def recognise(first: bytes) -> tuple[str, ...] | None:
-    """The dialect of a sender that begins like this, as names of `Limits`; None: more bytes are needed.
+def shown_by_hello(first: bytes) -> tuple[str, ...] | None:
+    """The dialect of a peer that begins like this, as names of `Limits`; None: more bytes are needed.
 
     Everything but a hello without the size field counts as the text.
     """
     if len(first) < len(HELLO):
         return None if SHORT_HELLO.startswith(first) else ()
-    return ("sizes_exclude_themselves",) if first.startswith(SHORT_HELLO) else ()
+    return _SHORT if first.startswith(SHORT_HELLO) else ()
+
+
+def recognise(first: bytes, is_all: bool = False) -> tuple[str, ...] | None:
+    """The dialect of bytes that were captured, as names of `Limits`; None: more bytes are needed. With `is_all`, no more come.
+
+    Without a hello, it is the reading under which more messages follow each other; if no more come, one message may be all.
+    """
+    if first.startswith((HELLO, SHORT_HELLO)):
+        return shown_by_hello(first)
+    data = array(first)
+    by_text, short = (active(longest_row)(data, len(first), is_all, limits) for limits in _READINGS)
+    return None if by_text == short else () if by_text > short else _SHORT
 
 
 def hint(first: bytes, limits: Limits) -> str:
@@ -80,7 +96,7 @@ class Following(Buffer):
         """See Buffer."""
         if self._first is not None:
             data = self._first + data
-            if self._excludes is None and (spoken := recognise(data)) is not None:
+            if self._excludes is None and (spoken := shown_by_hello(data)) is not None:
                 self._settle(bool(spoken))
             self._first = data if self._excludes is None else None
         if self._excludes is not None:

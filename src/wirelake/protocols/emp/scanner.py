@@ -52,6 +52,7 @@ __all__ = [
     "Limits",
     "find",
     "glance",
+    "longest_row",
     "run",
     "scan",
     "sniff",
@@ -297,6 +298,27 @@ def find(data: Any, start: int, stop: int, limits: Any) -> int:
         if size and (at + size == stop or (at + size < stop and _plausible(data, at + size, stop, limits))):
             return at
     return stop
+
+
+@kernel
+def longest_row(data: Any, stop: int, is_all: bool, limits: Any) -> int:
+    """Count the messages that follow each other, where most do. The last may end beyond the data.
+
+    A single one counts if it is all the data, and with `is_all` no more come.
+    """
+    most, at = 0, 0
+    while at < stop:
+        first = find(data, at, stop, limits)
+        at, count = first, 0
+        while at < stop:
+            size = _plausible(data, at, stop, limits)
+            if not size:
+                break
+            count += 1
+            at += size
+        if count > most and (count > 1 or (is_all and first == 0 and at == stop)):
+            most = count
+    return most
 
 
 _EXCHANGE: Final = HEADER + HEADER + REQUEST_CONTENT

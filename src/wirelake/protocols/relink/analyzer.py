@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.analyzer import NO_TIME, Exchange, Finding, Part, Parting, SeenMessage, SessionAnalyzer
+from wirelake.protocols.analyzer import MAX_UNPROVEN, NO_TIME, Exchange, Finding, Part, Parting, SeenMessage, SessionAnalyzer
 from wirelake.protocols.connections import MAX_CONNECTIONS
 from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.relink.channel_analyzer import UNKNOWN, Circumstances
@@ -117,6 +117,10 @@ class Analyzer(SessionAnalyzer):
     client_version: int | None = None
     server_version: int | None = None
     is_accepted: bool = False
+    proven: list[Finding] = msgspec.field(default_factory=list)
+    """What a capture of a later connection shows: it may follow from a gap in an earlier one, which is known at the end. At most
+    `MAX_UNPROVEN`.
+    """
 
     def message(self, message: SeenMessage) -> None:
         """See `SessionAnalyzer`."""
@@ -128,6 +132,8 @@ class Analyzer(SessionAnalyzer):
             self.first_said = ts
         if ts > self.last_word and name not in _NO_WORDS:
             self.last_word = ts
+        if self.unproven:
+            self._prove(message.connection_id, message.to_server)
         if self.unanswered_pings:
             self._heard(message, Fault.PONG_MISSING.name)
         wire = self.wires.get(message.connection_id)
@@ -167,9 +173,19 @@ class Analyzer(SessionAnalyzer):
             self._tell(half.rest())
         self._judge_handshakes()
         self._judge_parting()
+        self.findings += self.proven
+        self.proven = []
 
     def _greetings(self) -> tuple[int | None, int | None, bool, int | None]:
         return self.client_version, self.server_version, self.is_accepted, None
+
+    def _proved(self, finding: Finding) -> None:
+        """See `SessionAnalyzer`."""
+        if self.order > 0:
+            self.proven.append(finding)
+            del self.proven[:-MAX_UNPROVEN]
+        else:
+            super()._proved(finding)
 
     # The handshake, and packets about the connection.
 
@@ -258,6 +274,8 @@ class Analyzer(SessionAnalyzer):
             self.is_known = True
         for half in (self.client, self.server):
             half.purge()
+        # Of a link that was captured, connections between two that were seen may be missing.
+        self.is_known &= not (self.is_captured and wire.is_resumed)
         is_known, is_resumed = self.is_known, wire.is_resumed
         wire.of_client = Circumstances(is_known, is_resumed, is_resumed and wire.resume_server is None, self.client.is_shut)
         wire.of_server = Circumstances(is_known, is_resumed, is_resumed and wire.resume_client is None, self.server.is_shut)
@@ -416,7 +434,7 @@ class Analyzer(SessionAnalyzer):
     def _judge_parting(self) -> None:
         """RELINK-23: only the last connection of a link can have been closed without parting, unless a rule was broken on it."""
         closed = self.closed
-        if closed is None or self.spoilt_by or (self.client.is_shut and self.server.is_shut):
+        if closed is None or not self.is_end_seen or self.spoilt_by or (self.client.is_shut and self.server.is_shut):
             return
         last = max((wire for wire in self.wires.values() if wire.is_linked), key=lambda wire: wire.order, default=None)
         if last is None or last.is_breached:

@@ -109,6 +109,8 @@ class Analyzer(SessionAnalyzer):
         if self.first_said == NO_TIME:
             self.first_said = ts
         self.last_said = ts
+        if self.unproven:
+            self._prove(message.connection_id, message.to_server)
         if ts >= self.ages:
             self._age(ts)
         if message.fault is not None:

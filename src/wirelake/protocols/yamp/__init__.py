@@ -11,6 +11,7 @@ from wirelake.protocols.protocol import ColumnBuilder, NegotiatedColumns, Notati
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import DEFAULT_PORT, Message
 from wirelake.protocols.yamp.options import Limits, Options
+from wirelake.protocols.yamp.redirect import at_end
 from wirelake.protocols.yamp.scanner import find
 from wirelake.protocols.yamp.serializers.registry import STANDARD, Registry, Serializer
 from wirelake.protocols.yamp.session import Session
@@ -94,5 +95,6 @@ PROTOCOL: Final = Protocol[Limits, Message](
     body_serializers=_body_serializers,
     websocket=True,
     dialects=Limits.DIALECT,
+    at_end=at_end,
     offline_limits=Limits.OFFLINE,
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from wirelake.errors import FaultLike
-from wirelake.protocols.analyzer import NO_TIME, SeenMessage, Timeouts, delay
+from wirelake.protocols.analyzer import KILLED, NO_TIME, SeenMessage, Timeouts, delay
 from wirelake.protocols.reply_timer import MIN_RATE
 from wirelake.protocols.request_pairs import ANSWER, OTHER, REQUEST, Correlated, PairColumns, PairingAnalyzer
 from wirelake.protocols.state_table import StateTable, state_table
@@ -25,10 +25,8 @@ from wirelake.protocols.yamp.state_machine import MACHINE, State
 if TYPE_CHECKING:
     from wirelake.protocols.bulk_pairs import Stretch
 
-__all__ = ["KILLED", "OUTCOMES", "Analyzer", "Seen"]
+__all__ = ["OUTCOMES", "Analyzer", "Seen"]
 
-KILLED: Final = "killed"
-"""The outcome of a request that was killed: what still comes is discarded (YAMP-34)."""
 OUTCOMES: Final = {ResponseType.DONE: "returned", ResponseType.ERROR: "failed", ResponseType.CANCELLED: "cancelled"}
 """0x08 response: what a last response says -> the outcome of its request."""
 
@@ -174,6 +172,8 @@ class Analyzer(PairingAnalyzer):
         if self.first_said == NO_TIME:
             self.first_said = ts
         self.last_said = ts
+        if self.unproven:
+            self._prove(message.connection_id, message.to_server)
         if self.unanswered_pings:
             self._heard(message, Fault.PONG_MISSING.name)
         if kind in _PARTINGS:
@@ -309,7 +309,9 @@ class Analyzer(PairingAnalyzer):
         uid = message.uid
         if uid is None:
             return
-        if self._ask(message, uid.hex(), message.uri, message.progressive is not False):
+        before = self.pairs.waiting(message.to_server, uid.hex())
+        is_killed = before is not None and before.note == KILLED  # YAMP-34: it is in flight no longer
+        if self._ask(message, uid.hex(), message.uri, message.progressive is not False) and not is_killed:
             fault = Fault.REQUEST_REPEATED if self.transport == _DATAGRAMS else Fault.REQUEST_UID_IN_FLIGHT
             self._found(fault.name, message, needs_whole=True)
 

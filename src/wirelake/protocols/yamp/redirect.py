@@ -1,6 +1,6 @@
 """0x04 system.close-redirect: the check whether a client may follow a url.
 
-A client asks for itself (`follow`), an observer for all clients (`objection`).
+A client asks for itself (`follow`), an observer for all clients (`objection`). `at_end` finds the form with one byte of size.
 """
 
 from __future__ import annotations
@@ -8,10 +8,14 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from wirelake.errors import RemoteProtocolError
 from wirelake.protocols.yamp.faults import Fault
+from wirelake.protocols.yamp.limits import Limits
+from wirelake.protocols.yamp.messages import MessageType
 
-__all__ = ["ENCRYPTED", "MAX_HOPS", "SCHEMES", "follow", "objection"]
+__all__ = ["ENCRYPTED", "MAX_HOPS", "SCHEMES", "at_end", "follow", "objection"]
 
 MAX_HOPS: Final = 5
 """YAMP-22: redirects in a row that are followed."""
@@ -20,7 +24,20 @@ SCHEMES: Final = ("tcp", "tls", "ws", "wss")
 LIKE: Final = ("udp", "unix")
 """YAMP-22: where a redirect may lead only from a connection of the same scheme."""
 ENCRYPTED: Final = ("tls", "wss")
+SHORT_HEADER: Final = 2
+"""Bytes before the url, if its size has one byte."""
 _WITH_PATH: Final = ("ws", "wss")
+
+
+def at_end(left: bytes, limits: Limits) -> Limits | None:
+    """YAMP-1: limits for the last bytes of a stream, if they are a redirect with one byte of size; None if they are not.
+
+    With two bytes of size, the first is 0 for all urls under 256 bytes.
+    """
+    if limits.one_byte_redirect_size or len(left) < SHORT_HEADER or left[0] != MessageType.CLOSE_REDIRECT:
+        return None
+    is_whole = left[1] == len(left) - SHORT_HEADER and b"://" in left
+    return msgspec.structs.replace(limits, one_byte_redirect_size=True) if is_whole else None
 
 
 def objection(url: str) -> str | None:

@@ -21,7 +21,7 @@ from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.rules import rules
 from wirelake.lake.tables.schema import times
 from wirelake.lake.views import View
-from wirelake.protocols.analyzer import NO_TIME, REQUEST, Exchange, Finding, SessionAnalyzer
+from wirelake.protocols.analyzer import CONFIRMED, KILLED, NO_TIME, REQUEST, Exchange, Finding, SessionAnalyzer
 from wirelake.protocols.faults import VIOLATIONS
 from wirelake.protocols.request_pairs import PairColumns
 
@@ -43,8 +43,6 @@ __all__ = [
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-_CONFIRMED: Final = "confirmed"
-"""Outcome of a call that was delivered, and that nothing answered."""
 _SIDES: Final = {True: "to_server", False: "to_client", None: None}
 
 
@@ -113,8 +111,8 @@ def exchange_rows(
         "requested_by": _sides(np.array([one.by_client for one in exchanges], bool)),
     }
     is_asked = np.array([one is not None for one in sent], bool)
-    is_confirmed = np.array([one == _CONFIRMED for one in outcome], bool)
-    return _exchanges(protocol, columns | _timed(requested, answered, is_asked, is_confirmed, late_seconds))
+    is_confirmed, is_killed = (np.array([one == how for one in outcome], bool) for how in (CONFIRMED, KILLED))
+    return _exchanges(protocol, columns | _timed(requested, answered, is_asked, is_confirmed, is_killed, late_seconds))
 
 
 def paired_rows(
@@ -145,8 +143,9 @@ def paired_rows(
         "outcome": outcome,
         "requested_by": _sides(to_server(one_chunk(requests["direction"])).to_numpy(zero_copy_only=False)),
     }
+    none = np.zeros(count, np.bool_)
     requested, answered = (one_chunk(rows["ts"]).cast(pa.int64()).fill_null(NO_TIME).to_numpy() for rows in (requests, answers))
-    return _exchanges(protocol, found | _timed(requested, answered, np.ones(count, np.bool_), np.zeros(count, np.bool_), late_seconds))
+    return _exchanges(protocol, found | _timed(requested, answered, np.ones(count, np.bool_), none, none, late_seconds))
 
 
 def _exchanges(protocol: str, columns: Mapping[str, pa.Array]) -> pa.Table:
@@ -154,17 +153,20 @@ def _exchanges(protocol: str, columns: Mapping[str, pa.Array]) -> pa.Table:
     return pa.table({name: every[name] for name in exchanges_table.TABLE.schema.names})
 
 
-def _timed(requested: Ints, answered: Ints, is_asked: Flags, is_confirmed: Flags, late_seconds: float) -> dict[str, pa.Array]:
+def _timed(
+    requested: Ints, answered: Ints, is_asked: Flags, is_confirmed: Flags, is_killed: Flags, late_seconds: float
+) -> dict[str, pa.Array]:
     """Columns that follow from the times of requests and answers."""
     has_latency = (requested != NO_TIME) & (answered != NO_TIME)
     latency = answered - requested
     is_late = has_latency & (latency > int(late_seconds * 1_000_000))
-    status = np.select([is_confirmed, answered == NO_TIME, ~is_asked, is_late], [0, 1, 2, 3], default=4)
+    is_open = answered == NO_TIME
+    status = np.select([is_confirmed, is_open & is_killed, is_open, ~is_asked, is_late], [0, 1, 2, 3, 4], default=5)
     return {
         "requested": times(requested),
         "answered": times(answered),
         "latency_us": pa.array(latency, mask=~has_latency),
-        "status": _words(status.astype(np.int8), [_CONFIRMED, "unanswered", "unasked", "late", "answered"]),
+        "status": _words(status.astype(np.int8), [CONFIRMED, KILLED, "unanswered", "unasked", "late", "answered"]),
         "late": pa.array(is_late),
     }
 
