@@ -5,6 +5,7 @@ The rows are those of `gold/metrics.py`, which builds the table with Spark, beyo
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -75,7 +76,9 @@ def metrics_of(minute_index: pa.Table, exchanges: pa.Table, violations: pa.Table
     columns["answered"] = asked.totals(count * is_answered)
     latency = numbers(exchanges["latency_us"])
     columns |= _percentiles(asked.of_row[is_answered], latency[is_answered], count[is_answered], len(groups.first))
-    return pa.table({name: columns[name] for name in TABLE.schema.names}, TABLE.schema)
+    rows = pa.table({name: columns[name] for name in TABLE.schema.names}, TABLE.schema)
+    is_known = [pc.greater(rows[name], 0) for name in ("messages", "quarantined", "violations", "requests")]
+    return rows.filter(reduce(pc.or_, is_known))  # without the minutes in which nothing left its sender
 
 
 def _counts(rows: pa.Table) -> Integers:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from wirelake.errors import LakeError, UsageError
-from wirelake.lake.gold import fold_frames, topology
+from wirelake.lake.gold import fold_frames, topology, traffic
 from wirelake.lake.gold.fold.work import FOLDED
 from wirelake.lake.gold.incremental import connection_index, minute_index
 from wirelake.lake.sources.tables import spark_schema
@@ -39,8 +39,12 @@ def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
 
 _STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
     "connection_index": (connection_index.INPUTS, _sums(connection_index.build)),
-    "minute_index": (minute_index.INPUTS, _sums(minute_index.build)),
-    "pairs": (("connection_index",), topology.pairs),
+    "traffic": (traffic.INPUTS, traffic.traffic),
+    "minute_index": (("traffic", "quarantine"), lambda traffic, **more: _sums(minute_index.build)(messages=traffic, **more)),
+    "pairs": (
+        ("traffic", "connections", "quarantine"),
+        lambda traffic, **more: topology.pairs(_sums(connection_index.build)(messages=traffic, **more)),
+    ),
     **{table.name: (fold_frames.INPUTS, partial(fold_frames.fold_frames, table.name)) for table in FOLDED},
 }
 """What is built otherwise than by the module of its name: from what, and how."""

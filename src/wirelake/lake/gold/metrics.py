@@ -60,6 +60,7 @@ def build(minute_index: DataFrame, exchanges: DataFrame, violations: DataFrame) 
             *(sql.coalesce(sql.sum(name), sql.lit(0)).alias(name) for name in counts),
             *(sql.max(name).cast("long").alias(name) for name in _PERCENTILES),
         )
+        .where(sql.greatest("messages", "quarantined", "violations", "requests") > 0)  # else nothing of that minute left its sender
         .withColumn("rate", sql.col("messages") / sql.lit(60.0))
         .select(*TABLE.schema.names)
     )

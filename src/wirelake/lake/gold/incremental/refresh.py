@@ -37,6 +37,7 @@ from wirelake.lake.gold.incremental.fold_sessions import SecurityNeed, fold_sess
 from wirelake.lake.gold.incremental.judge_security import judge_security, plan_judgement
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
 from wirelake.lake.gold.incremental.sum_minutes import sums_in_tasks
+from wirelake.lake.gold.incremental.unconfirmed import connection_rows, minute_rows, unconfirmed_messages
 from wirelake.lake.session.start import set_for_now
 from wirelake.lake.sources.tables import frame, spark_schema
 from wirelake.lake.store import delta, gold_commit, journal
@@ -123,6 +124,7 @@ class _Refresh:
         self._scratch = scratch
         self._tell = tell
         self.tables = Rebuilding(lake)
+        self._unconfirmed = unconfirmed_messages(lake)
 
     def judge(self, keys: TrustStore | None) -> None:
         """Check all of history by these keys."""
@@ -189,7 +191,9 @@ class _Refresh:
         for table, column in metrics.TOLD:
             change = self.tables.changes[table.name]
             changed[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
-        return minutes(self._lake, what, changed)
+        lost = self._unconfirmed.filter(pc.is_in(self._unconfirmed["connection_id"], value_set=pc.unique(what.index["connection_id"])))
+        corrected = minute_rows(lost, self._newest)["minute"].cast(pa.int64()).to_pylist()
+        return sorted({*minutes(self._lake, what, changed), *corrected})
 
     def _metrics(self, what: Affected) -> None:
         """Rebuild the minutes with new messages, or with changed rows in other gold tables.
@@ -228,6 +232,7 @@ class _Refresh:
             return rows.filter(pc.is_in(pc.subtract(times, _remainder(times)), value_set=within)) if self._built else rows
 
         said = delta.dataset(self._lake, MINUTE_INDEX).to_table(filter=pads.field("batch") <= self._newest)
+        said = pa.concat_tables([said, minute_rows(self._unconfirmed, self._newest)])
         parts = [in_minutes(column, rows) for (_, column), rows in zip(metrics.TOLD, told, strict=True)]
         built = metrics_of(in_minutes("minute", said), *parts)
 
@@ -241,13 +246,13 @@ class _Refresh:
     def _small_topology(self) -> None:
         """Rebuild all pairs of peers in this process."""
         index = delta.dataset(self._lake, CONNECTION_INDEX).to_table(filter=pads.field("batch") <= self._newest)
-        rows = topology_of(index)
+        rows = topology_of(pa.concat_tables([index, connection_rows(self._unconfirmed, self._newest)]))
         keys = ["/".join(pair).encode() for pair in zip(*(rows[name].to_pylist() for name in topology.TABLE.grain), strict=True)]
         self.tables.replace_rows(topology.TABLE, rows, keys, _EVERY_SLOT, None)
 
     def _large_metrics(self, changed: Sequence[int]) -> None:
         """Rebuild these minutes by Spark SQL; all of them, if gold tables are built anew."""
-        said = [frame(self._spark, self._lake, MINUTE_INDEX).where(sql.col("batch") <= self._newest)]
+        said = [self._corrected(MINUTE_INDEX, minute_rows(self._unconfirmed, self._newest))]
         said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
         times = ("minute", *(column for _, column in metrics.TOLD))
         slots = frozenset(slot(str(minute).encode()) for minute in changed)
@@ -271,9 +276,18 @@ class _Refresh:
             others=(lambda before: within(before, "minute", "left_anti")) if self._built else None,
         )
 
+    def _corrected(self, table: Table, negative: pa.Table) -> DataFrame:
+        """Rows of an index table, with those that take unconfirmed messages out of its sums."""
+        rows = frame(self._spark, self._lake, table).where(sql.col("batch") <= self._newest)
+        if not negative.num_rows:
+            return rows
+        at = self._scratch / f"{uuid.uuid4().hex}.parquet"
+        pq.write_table(negative, at)
+        return rows.unionByName(self._spark.read.schema(spark_schema(table)).parquet(f"file://{at.absolute()}"))
+
     def _topology(self) -> None:
         """Rebuild the pairs of peers with new traffic, by Spark SQL."""
-        rows = topology.pairs(frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest))
+        rows = topology.pairs(self._corrected(CONNECTION_INDEX, connection_rows(self._unconfirmed, self._newest)))
         grain = list(topology.TABLE.grain)
         slots: Collection[int] = _EVERY_SLOT
         others: Callable[[DataFrame], DataFrame] | None = None
