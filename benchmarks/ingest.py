@@ -71,7 +71,8 @@ def record(path: Path, count: int, json_bodies: bool = False) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     ticks = iter(range(1_700_000_000 * 10**9, 1 << 62, 10**6))
     draft = path.with_suffix(".new")
-    with Recorder(draft, protocol="emp", overwrite=True, clock=lambda: next(ticks)) as recorder:
+    draft.unlink(missing_ok=True)
+    with Recorder(draft, protocol="emp", clock=lambda: next(ticks)) as recorder:
         connection = recorder.connection(role="client", local=("127.0.0.1", 5000), remote=("127.0.0.1", 5040))
         connection.sent(encode(Hello()))
         connection.received(encode(Hello()))

@@ -60,7 +60,9 @@ def turn(folder: Path, count: int, *, watched: bool) -> Turn:
 
     with contextlib.ExitStack() as stack:
         watch = stack.enter_context(Watcher(lambda _: None)) if watched else None
-        recorder = stack.enter_context(Recorder(folder / "talk.pcapng", protocol="emp", overwrite=True, watch=watch))
+        recorder = stack.enter_context(
+            Recorder(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder))) / "talk.pcapng", protocol="emp", watch=watch)
+        )
         result = asyncio.run(asked(recorder, count))
     if watch is not None and watch.lost:
         raise SystemExit(f"{watch.lost} bytes were not watched")

@@ -23,7 +23,6 @@ from wirelake import protocols
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.main import COMMANDS, app
 from wirelake.lake.session import home as session_home
-from wirelake.lake.session import scratch
 from wirelake.lake.session import settings as session_settings
 from wirelake.lake.tables.catalog import GOLD, SILVER
 from wirelake.lake.tables.schema import Table, comment
@@ -129,8 +128,7 @@ def spark() -> str:
         "third of the work of starting a session. To have them:\n",
         f"`spark.sql.extensions={session_home.EXTENSION}`\n",
         "Shuffle files and logs of Spark are in a folder `wirelake-spark-…` in the system's folder for temporary files (`TMPDIR`). It is",
-        "removed with the process. The folder of a killed process is removed when the next one starts, after",
-        f"{scratch.IDLE_SECONDS / 60:g} minutes.\n",
+        "removed with the process. The folder of a killed process is removed when the next one starts.\n",
     ]
     parts += [
         "`wirelake ingest` and `wirelake demo` use JVM flags for short sessions (`SHORT_SESSION`) where there is little to do.",

@@ -93,6 +93,8 @@ class ErrorCode(StrEnum):
     """A source cannot be decoded because of a bug in a decoder."""
     TABLE_FEATURE = "WL-TABLE-FEATURE"
     """Another program turned on a feature of Delta Lake, such as deletion vectors: answers without it would be wrong."""
+    DISK_FULL = "WL-DISK-FULL"
+    """No space is left on a disk that is written to."""
 
 
 class WirelakeError(Exception):

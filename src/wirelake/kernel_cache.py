@@ -1,10 +1,10 @@
 """The folder where Numba keeps compiled kernels from one process to the next.
 
-Numba's own cache has two faults that matter here. It notices a change in the file of a function, but not in the functions and constants
+Numba's own cache has faults that matter here. It notices a change in the file of a function, but not in the functions and constants
 that the function uses: after an upgrade, a kernel would go on with the scanner of the old version. So each kernel has a folder named by a
 fingerprint of everything it uses. Path and time of its source file do not matter: a second checkout or a new virtual environment finds the
-code of the first. And two processes that compile the same kernel at the same time do the work twice, and can swap their results.
-So one process at a time compiles a kernel, and others that need it wait for the code.
+code of the first. Two processes that compile the same kernel at the same time do the work twice, and can swap their results. So one
+process at a time compiles a kernel, and others that need it wait for the code. Code that cannot be loaded is compiled again.
 
 The folder is `NUMBA_CACHE_DIR`, if set, else `wirelake/kernels` in the user's cache folder, which outlives an upgrade and works for a
 package that is installed read-only. Where neither can be written, kernels are compiled in each process.
@@ -104,7 +104,7 @@ def _compile_alone(dispatcher: Any, place: Path) -> None:
     from numba.core.compiler_lock import global_compiler_lock  # noqa: PLC0415 - as in jit
 
     cache, has_lock = dispatcher._cache, False  # there is no public name
-    compile_kernel, save = dispatcher.compile, cache.save_overload
+    compile_kernel, load, save = dispatcher.compile, cache.load_overload, cache.save_overload
 
     def compile_alone(signature: object) -> object:
         nonlocal has_lock
@@ -119,9 +119,18 @@ def _compile_alone(dispatcher: Any, place: Path) -> None:
             finally:
                 has_lock = False
 
+    def load_overload(signature: object, target: object) -> object:
+        try:
+            return load(signature, target)
+        except Exception:  # damaged, or it names a module that is gone: compiled again, and replaced
+            if has_lock:
+                with suppress(OSError):
+                    cache.flush()
+            return None
+
     def save_overload(signature: object, result: object) -> None:
         if has_lock:
             with suppress(OSError):
                 save(signature, result)
 
-    dispatcher.compile, cache.save_overload = compile_alone, save_overload
+    dispatcher.compile, cache.load_overload, cache.save_overload = compile_alone, load_overload, save_overload

@@ -18,7 +18,8 @@ from wirelake.capture.blocks.read_file import read
 from wirelake.capture.blocks.read_split import PacketBatch, read_split
 from wirelake.capture.blocks.transfer import from_batch, to_batches
 from wirelake.capture.files.growing import Follower, Limits, Offset, micro_batches
-from wirelake.capture.files.identity import KnownFile, identify, mark
+from wirelake.capture.files.identity import KnownFile, content, identify, mark
+from wirelake.errors import SourceChanged
 
 TS = 1_700_000_000_000_000
 NO_LIMITS = Limits()
@@ -45,10 +46,13 @@ class Reader:
         self.assembly = Assembly(PORTS, nobody)
         self.blocks: list[Block] = []
         self.spans: list[tuple[str, int, int]] = []
+        self.read: Counter[bytes] = Counter()
+        """Bytes that were read of each source, by its id."""
+        self.ledger: dict[bytes, KnownFile] = {}
         self.again()
 
     def again(self) -> None:
-        self.follower = Follower(self.known, settle=self.settle, now=lambda: self.now)
+        self.follower = Follower([*self.known, *self.ledger.values()], settle=self.settle, now=lambda: self.now)
         self.assembly = Assembly.put(self.assembly.take(), PORTS, nobody)
 
     def end(self) -> int:
@@ -62,6 +66,13 @@ class Reader:
                 break
         return works
 
+    def note(self, work) -> None:
+        """Keep what the ledger has of a read task."""
+        span, source = work.spans[-1], work.source
+        before = self.ledger[source.id].spans if source.id in self.ledger else ()
+        self.ledger[source.id] = KnownFile(source, span.at + span.length, spans=(*before, (span.at, span.length, span.mark)))
+        self.read[source.id] += span.length
+
     def step(self, limits: Limits = NO_LIMITS) -> int:
         """One look, and all that is read by it; says how many portions that was."""
         paths = sorted(str(path) for path in self.paths() if path.exists())
@@ -70,6 +81,7 @@ class Reader:
         works = micro_batches(self.offset, end)
         for work in works:
             self.spans.append((work.source.path, work.spans[-1].at, work.spans[-1].length))
+            self.note(work)
             sent = to_batches(read_split(work, ports=PORTS, window=5000))
             for one in (item for batch in sent for item in from_batch(batch)):
                 (packet_batches if isinstance(one, PacketBatch) else self.blocks).append(one)
@@ -295,6 +307,221 @@ def test_files_that_vanish_or_shrink_are_let_go(tmp_path):
     path.unlink()
     assert reader.step() == 0
     assert reader.offset.files == ()
+
+
+WHOLE = pcap([(TS + n, one) for n, one in enumerate(busy(7))])
+OTHER = pcap([(TS + 5 * 10**6 + n, one) for n, one in enumerate(busy(9))])
+TWIN = WHOLE[:9500] + bytes([WHOLE[9500] ^ 1]) + WHOLE[9501:]
+"""Another capture with the same beginning."""
+HERE = 20_000
+"""Bytes that were read before the file is copied over."""
+EDGES = [0, 1, 15, 16, 23, 24, 30, 100, 5000, HERE - 1, HERE]
+
+
+def followed(tmp_path, first: bytes = WHOLE[:HERE], *, settle: float = 10.0, name: str = "a.pcap") -> tuple:
+    """A file that was read as far as it goes, in micro-batches, and its reader."""
+    path = tmp_path / name
+    reader = Reader(lambda: sorted(tmp_path.glob("*.pcap*")), settle=settle)
+    path.write_bytes(first)
+    touched(path, 0)
+    reader.now = settle
+    while reader.step(Limits(bytes=4000)):
+        pass
+    return path, reader
+
+
+def read_once(reader, path, whole: bytes) -> None:
+    """Each byte was read once, as by one reading."""
+    reader.end()
+    assert sum(length for _, _, length in reader.spans) == len(whole)
+    assert len({one.source.id for one in reader.blocks}) == 1
+    assert (spoken(reader.blocks), ledger_entries(reader.blocks)) == one_reading(path)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "restarted"])
+@pytest.mark.parametrize("stays", EDGES)
+def test_a_file_that_is_copied_over_itself_waits_and_goes_on(tmp_path, stays, again):
+    path, reader = followed(tmp_path)
+    place = reader.offset.files
+    for size in (0, stays):
+        path.write_bytes(WHOLE[:size])
+        assert reader.step() == 0
+        assert reader.offset.files == place
+        assert reader.offset.cut == ((str(path),) if size < place[0].at else ())
+    if again:
+        reader.again()
+    for reader.now in (60.0, 10.0**6):  # it stays short for long
+        assert reader.step() == 0
+    path.write_bytes(WHOLE)
+    assert reader.step() == 1
+    assert reader.offset.cut == ()
+    read_once(reader, path, WHOLE)
+
+
+@pytest.mark.parametrize("stop", [len(WHOLE), HERE])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_file_that_is_copied_over_in_pieces_is_read_once(tmp_path, seed, stop):
+    path, reader = followed(tmp_path)
+    dice, at = random.Random(seed), 0
+    path.write_bytes(b"")
+    while at < stop:
+        size = dice.choice([1, 20, 300, 4000, 15_000])
+        with path.open("ab") as file:
+            file.write(WHOLE[at : min(at + size, stop)])
+        at = min(at + size, stop)
+        touched(path, reader.now)
+        reader.step()
+        reader.now += 1
+        if dice.random() < 0.2:
+            reader.again()
+    read_once(reader, path, WHOLE[:stop])
+
+
+@pytest.mark.parametrize("stop", [len(WHOLE), HERE])
+def test_a_file_that_is_written_over_in_place_is_read_once(tmp_path, stop):
+    """As `rsync --inplace` does: it truncates nothing."""
+    path, reader = followed(tmp_path)
+    for at in range(0, stop, 3000):
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(WHOLE[at : min(at + 3000, stop)])
+        touched(path, reader.now)
+        reader.step()
+        reader.now += 1
+    read_once(reader, path, WHOLE[:stop])
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "restarted"])
+@pytest.mark.parametrize("stays", EDGES)
+@pytest.mark.parametrize("over", [OTHER, TWIN], ids=["other", "twin"])
+def test_a_file_that_is_overwritten_with_other_bytes_is_another_one(tmp_path, over, stays, again):
+    path, reader = followed(tmp_path)
+    before = reader.offset.files[0]
+    for size in (0, stays, len(over)):
+        path.write_bytes(over[:size])
+        touched(path, reader.now)
+        if again:
+            reader.again()
+        reader.step()
+    assert [one.id == before.id for one in reader.offset.files] == [False]
+    assert reader.offset.cut == ()
+    reader.end()
+    assert sorted(reader.read.values()) == sorted([before.at, len(over)])
+
+
+def test_a_shorter_file_with_other_bytes_is_read_though_it_stays_short(tmp_path):
+    path, reader = followed(tmp_path)
+    path.write_bytes(OTHER[:9000])
+    assert reader.step() == 1
+    assert reader.offset.files[0].at > 8000
+
+
+def test_a_file_that_stays_short_waits_and_the_user_ends_it(tmp_path):
+    path, reader = followed(tmp_path)
+    at = reader.offset.files[0].at
+    path.write_bytes(WHOLE[:3000])
+    for reader.now in (20.0, 10.0**6):
+        assert reader.step() == 0
+    assert reader.follower.unread(reader.offset) == [(str(path), at, 3000)]
+    assert not Follower(settle=-1.0).has_more(Offset(reader.offset.files), [str(path)])
+    assert reader.end() == 0
+    assert (reader.offset.settled, reader.offset.is_open) == (1, False)
+    assert sum(length for _, _, length in reader.spans) == at
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_rotated_file_is_no_truncated_one(tmp_path, copied):
+    """`rename`, or `cp` and truncate: the bytes that were read have another name."""
+    path, reader = followed(tmp_path)
+    moved = tmp_path / "a.1.pcap"
+    if copied:
+        moved.write_bytes(path.read_bytes())
+    else:
+        path.rename(moved)
+    path.write_bytes(b"")
+    reader.step()
+    assert reader.offset.cut == ()
+    assert [one.path for one in reader.offset.files if one.at] == [str(moved)]
+    for longer, file in ((WHOLE, moved), (OTHER, path)):
+        file.write_bytes(longer)
+    assert reader.step() == 2
+    reader.end()
+    assert sorted(reader.read.values()) == sorted([len(WHOLE), len(OTHER)])
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "restarted"])
+@pytest.mark.parametrize("stays", [0, 5, 11, 40, 5000])
+def test_a_packed_file_that_is_copied_over_itself_is_not_read_again(tmp_path, stays, again):
+    whole = gzip.compress(WHOLE)
+    path, reader = followed(tmp_path, whole, name="a.pcap.gz")
+    assert reader.read.total() == len(whole)
+    for size in (stays, len(whole)):
+        path.write_bytes(whole[:size])
+        touched(path, reader.now)
+        for seconds in (0.0, 100.0):
+            reader.now += seconds
+            if again:
+                reader.again()
+            assert reader.step() == 0
+            assert reader.offset.cut == ((str(path),) if size < len(whole) else ())
+    read_once(reader, path, whole)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["followed", "ingested"])
+def test_a_packed_file_that_is_overwritten_by_a_shorter_one_is_another(tmp_path, known):
+    path, other = tmp_path / "a.pcap.gz", gzip.compress(OTHER[: len(OTHER) // 2])
+    if known:
+        path.write_bytes(gzip.compress(WHOLE))
+        source = identify(path)
+        reader = Reader(lambda: [path], settle=10, known=[KnownFile(source, source.size, mark(source, source.size))])
+    else:
+        path, reader = followed(tmp_path, gzip.compress(WHOLE), name=path.name)
+    reader.read.clear()
+    path.write_bytes(other)
+    touched(path, reader.now)
+    reader.step()
+    reader.now += 100
+    reader.step()
+    assert list(reader.read.values()) == [len(other)]
+
+
+@pytest.mark.parametrize("settle", [10.0, -1.0])
+def test_an_ingested_file_that_is_copied_over_itself_while_it_is_followed_is_not_read_again(tmp_path, settle):
+    path = tmp_path / "a.pcap"
+    path.write_bytes(WHOLE)
+    source, cut = identify(path), len(pcap([(TS + n, one) for n, one in enumerate(busy(7)[:40])]))
+    known = [KnownFile(source, cut, spans=((0, cut, content(source, 0, cut)),))]
+    for size in (*(size for size in EDGES if size < cut), cut - 1):
+        path.write_bytes(WHOLE[:size])
+        reader = Reader(lambda: [path], settle=settle, known=known)
+        assert [reader.step() for _ in range(2)] == [0, 0]
+        assert reader.offset.cut == (str(path),)
+    path.write_bytes(WHOLE)
+    assert reader.step() == 1
+    assert reader.spans[0][1] == cut
+
+
+def test_a_file_that_stays_short_is_compared_once(tmp_path, monkeypatch):
+    path, reader = followed(tmp_path)
+    path.write_bytes(WHOLE[:15_000])
+    assert reader.step() == 0
+    monkeypatch.setattr("wirelake.capture.files.growing.identity", None)
+    assert reader.step() == 0
+    assert reader.offset.cut == (str(path),)
+
+
+def test_other_bytes_that_come_between_a_look_and_its_reading_are_not_read(tmp_path):
+    """Their records end where the records of the first ones did."""
+    path, reader = followed(tmp_path, WHOLE[:9000])
+    path.write_bytes(WHOLE)
+    end = reader.follower.latest(reader.offset, [str(path)], NO_LIMITS)
+    (task,) = micro_batches(reader.offset, end)
+    frames = bytearray(WHOLE)
+    frames[-1] ^= 1
+    path.write_bytes(frames)
+    with pytest.raises(SourceChanged) as caught:
+        list(read_split(task, ports=PORTS))
+    assert caught.value.path == str(path)
 
 
 @pytest.mark.parametrize("names", ["ab", "ba"])

@@ -18,7 +18,7 @@ import pytest
 from tests.capture.build import accounts, events, payloads, read_checked, said, talk_of
 
 from wirelake.capture.record.exported_pdu import RECEIVED, SENT, Tags, build, info_text, info_words, parse, recorded_session_id
-from wirelake.capture.record.recorder import FLUSH_SECONDS, PRIVATE_TRANSPORTS, SHOWN_BY_WIRESHARK, Recorder
+from wirelake.capture.record.recorder import FLUSH_SECONDS, SHOWN_BY_WIRESHARK, Recorder
 from wirelake.errors import CaptureError, UsageError
 
 LOCAL, REMOTE = ("127.0.0.1", 5000), ("127.0.0.1", 5040)
@@ -58,7 +58,7 @@ def test_what_was_recorded_is_read_in_order_with_its_times_and_places(tmp_path):
     (block,) = blocks
     (flow,) = block.flows
     assert flow.session_id == recorded_session_id(name.hex())
-    assert (flow.protocol, flow.transport, flow.known_by, flow.observed_by) == ("emp", "tcp", "tag", "client")
+    assert (flow.protocol, flow.transport, flow.known_by, flow.observer_kind) == ("emp", "tcp", "tag", "client")
     assert (flow.client.address, flow.client.port, flow.server.port) == ("127.0.0.1", 5000, 5040)
     assert [(event.what, event.by, event.detail) for event in block.events] == [
         ("opened", "client", ""),
@@ -79,7 +79,7 @@ def test_a_recording_server_sees_the_same_client(tmp_path):
     (flow,) = block.flows
     assert talk_of([block]) == [(1, b"question"), (0, b"answer")]
     assert (flow.client.address, flow.client.port, flow.server.port) == ("::1", 777, 5040)
-    assert (flow.protocol, flow.transport, flow.observed_by) == ("yamp", "websocket", "server")
+    assert (flow.protocol, flow.transport, flow.observer_kind) == ("yamp", "websocket", "server")
 
 
 def test_an_end_that_is_no_ip_address_keeps_its_name(tmp_path):
@@ -156,17 +156,49 @@ def test_rotation_passes_over_files_that_are_there(tmp_path):
     assert (tmp_path / "talk-0001.pcapng").read_bytes() == b"precious"
 
 
-def test_an_existing_recording_is_not_overwritten_unless_asked(tmp_path):
+@pytest.mark.parametrize("content", [b"", b"precious"])
+def test_a_file_that_is_there_is_refused_and_left_as_it_is(tmp_path, content):
     path = tmp_path / "talk.pcapng"
-    record(path)
-    raw = path.read_bytes()
-    with pytest.raises(CaptureError, match="already a recording") as caught:
+    path.write_bytes(content)
+    path.chmod(0o444)
+    before = path.stat()
+    with pytest.raises(CaptureError, match="a file is already here") as caught:
         Recorder(path)
     assert caught.value.path == str(path)
-    assert path.read_bytes() == raw
-    with Recorder(path, overwrite=True):
-        pass
-    assert path.stat().st_size < len(raw)
+    assert path.read_bytes() == content
+    assert (path.stat().st_mode, path.stat().st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize("target", ["nothing", "file", "folder", "/dev/null"])
+def test_no_link_is_followed(tmp_path, target):
+    (tmp_path / "file").write_bytes(b"precious")
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / "talk.pcapng"
+    path.symlink_to(target)
+    with pytest.raises(CaptureError, match="a link is already here") as caught:
+        Recorder(path)
+    assert caught.value.path == str(path)
+    assert (tmp_path / "file").read_bytes() == b"precious"
+    assert {one.name for one in tmp_path.iterdir()} == {"file", "folder", "talk.pcapng"}
+
+
+@pytest.mark.parametrize("target", ["nothing", "file"])
+def test_rotation_passes_over_links(tmp_path, target):
+    (tmp_path / "file").write_bytes(b"precious")
+    (tmp_path / "talk-0001.pcapng").symlink_to(target)
+    with Recorder(tmp_path / "talk.pcapng", max_bytes=1) as recorder:
+        recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE).sent(b"x")
+    assert [one.name for one in recorder.paths] == ["talk.pcapng", "talk-0002.pcapng"]
+    assert (tmp_path / "file").read_bytes() == b"precious"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_pipe_may_be_recorded_to(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with Recorder(tmp_path / "pipe"):
+        assert os.read(reader, 4) == b"\n\r\r\n"
+    os.close(reader)
 
 
 class Timers:
@@ -285,28 +317,17 @@ def test_a_recording_that_reaches_the_limit_of_its_file_is_logged_at_once(tmp_pa
     assert recorder.failure.offset == size + 20
 
 
-@pytest.mark.parametrize("transport", sorted(PRIVATE_TRANSPORTS))
-def test_only_the_owner_may_read_what_was_encrypted_on_its_way(tmp_path, transport):
-    with Recorder(tmp_path / "talk.pcapng", max_bytes=1) as recorder:
-        plain = recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE)
-        assert recorder.paths[0].stat().st_mode & 0o777 == 0o644 & ~umask()
-        recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE, transport=transport).sent(b"secret")
-        plain.sent(b"x")
-    assert len(recorder.paths) == 4
-    assert {path.stat().st_mode & 0o777 for path in recorder.paths} == {0o600}
-
-
-def test_a_private_recording_is_private_from_its_first_byte_also_in_a_file_that_was_there(tmp_path):
-    path = tmp_path / "talk.pcapng"
-    path.touch(0o644)
-    with Recorder(path, private=True):
-        assert path.stat().st_mode & 0o777 == 0o600
-
-
-def umask() -> int:
-    """The mask of this process, which can only be read by setting it."""
-    os.umask(mask := os.umask(0o077))
-    return mask
+@pytest.mark.parametrize("umask", [0, 0o077])
+@pytest.mark.parametrize(("given", "mode"), [({}, 0o600), ({"mode": 0o640}, 0o640), ({"mode": 0o644}, 0o644), ({"mode": 0o400}, 0o400)])
+def test_only_the_owner_may_read_a_recording_unless_its_mode_says_otherwise(tmp_path, given, mode, umask):
+    before = os.umask(umask)
+    try:
+        with Recorder(tmp_path / "talk.pcapng", max_bytes=1, **given) as recorder:
+            assert recorder.paths[0].stat().st_mode & 0o777 == mode
+            recorder.connection(protocol="emp", role="client", local=LOCAL, remote=REMOTE).sent(b"x")
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in recorder.paths] == [mode, mode]
 
 
 def test_a_long_run_is_split_between_frames_and_a_long_frame_is_not_split(tmp_path):

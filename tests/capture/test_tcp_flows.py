@@ -156,7 +156,7 @@ def test_a_conversation_keeps_its_order_and_its_ends(tmp_path):
     assert events(blocks) == [("opened", "client"), ("finished", "client"), ("finished", "server"), ("closed", "")]
     (flow,) = blocks[0].flows
     assert (flow.client, flow.server) == (Endpoint(*CLIENT), Endpoint(*SERVER))
-    assert (flow.protocol, flow.known_by, flow.observed_by, flow.transport) == ("emp", "port", "wire", "tcp")
+    assert (flow.protocol, flow.known_by, flow.observer_kind, flow.transport) == ("emp", "port", "wire", "tcp")
 
 
 def test_times_lead_back_to_their_own_packet(tmp_path):
@@ -329,7 +329,7 @@ def test_exported_pdus_of_others_are_known_by_tag_or_port(tmp_path):
     unknown = build(Tags(source="10.0.0.1", destination="10.0.0.2")) + b"what"
     blocks = read_checked(path(tagged, by_port, unknown, b"\0\x0c\xff"))
     assert [(to_server, data) for _, to_server, data in said(blocks)] == [(0, b"tagged"), (0, b"ported")]
-    assert [(flow.protocol, flow.known_by, flow.observed_by) for flow in blocks[0].flows] == [
+    assert [(flow.protocol, flow.known_by, flow.observer_kind) for flow in blocks[0].flows] == [
         ("yamp", "tag", "wire"),
         ("emp", "port", "wire"),
     ]

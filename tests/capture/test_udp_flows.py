@@ -45,7 +45,7 @@ def test_every_datagram_is_a_run_of_its_own_session(tmp_path, ends):
         (flow.session_id, 0, b"c"),
         (flow.session_id, 1, b"d"),
     ]
-    assert (flow.protocol, flow.transport, flow.known_by, flow.observed_by) == ("emp", "udp", "port", "wire")
+    assert (flow.protocol, flow.transport, flow.known_by, flow.observer_kind) == ("emp", "udp", "port", "wire")
     assert (flow.client.port, flow.server.port) == (40000, 5040)
     assert [piece[2] for piece in blocks[0].origins.tolist()] == [TS, TS + 1000, TS + 2000, TS + 3000]
     assert accounts(blocks)["headers", "link, ip and udp"] == sum(map(len, packets)) - 4

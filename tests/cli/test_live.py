@@ -10,7 +10,8 @@ from importlib import import_module
 import click
 import pytest
 
-from wirelake.cli import live
+from wirelake.cli import live, main
+from wirelake.cli.exit_codes import ExitCode
 
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
 SECONDS = 60
@@ -50,6 +51,38 @@ def test_a_call_is_answered_and_ctrl_c_ends_the_server_with_a_whole_recording(se
     assert all(one["received"].endswith("Z") for one in shown)
     assert 500 < recording.stat().st_size <= 1024
     assert 500 < recording.with_name("talk-0001.pcapng").stat().st_size <= 1024
+
+
+@pytest.mark.parametrize("kind", ["a file", "a link"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve", "emp", "tcp://127.0.0.1:0"),
+        ("serve", "yamp", "tcp://127.0.0.1:0"),
+        ("serve", "relink", "tcp://127.0.0.1:0"),
+        ("call", "emp", "tcp://127.0.0.1:1", "hello"),
+        ("send", "yamp", "tcp://127.0.0.1:1", "topic", '"hello"'),
+    ],
+    ids=" ".join,
+)
+def test_what_is_there_is_never_recorded_over(tmp_path, capfd, words, kind):
+    path = tmp_path / "talk.pcapng"
+    if kind == "a link":
+        path.symlink_to(tmp_path / "nothing")
+    else:
+        path.write_bytes(b"precious")
+    assert main.run([*words, "--record", str(path)]) == ExitCode.FAILED
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"{path}: cannot record: {kind} is already here, and is left as it is" in line
+    assert [one.name for one in tmp_path.iterdir()] == ["talk.pcapng"]
+    assert path.is_symlink() or path.read_bytes() == b"precious"
+
+
+def test_a_recording_has_the_mode_that_was_asked_for(tmp_path):
+    for given, mode in (((), 0o600), (("--record-mode", "640"), 0o640)):
+        path = tmp_path / f"{mode}.pcapng"
+        assert main.run(["call", "emp", "tcp://127.0.0.1:1", "hello", "--record", str(path), *given]) == ExitCode.UNAVAILABLE
+        assert path.stat().st_mode & 0o777 == mode
 
 
 @pytest.mark.slow

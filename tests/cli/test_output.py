@@ -16,7 +16,7 @@ import click
 import pytest
 
 from wirelake.cli import live, terminal
-from wirelake.cli.live_flags import Size
+from wirelake.cli.live_flags import Mode, Size
 from wirelake.cli.output import Lines, Notices
 from wirelake.peers import relink
 from wirelake.peers.emp import connect
@@ -205,11 +205,15 @@ def test_an_invalid_size_is_refused(text):
         Size().convert(text, None, None)
 
 
-@pytest.mark.parametrize(("address", "mode"), [("tls://h:1", 0o600), ("xmpp://a@b", 0o600), ("tcp://h:1", 0o644), ("unix:/tls", 0o644)])
-def test_a_recording_of_an_encrypted_address_is_private_before_a_peer_connects(tmp_path, address, mode):
-    os.umask(mask := os.umask(0o077))
-    with live.recording(tmp_path / "talk.pcapng", "emp", address):
-        assert (tmp_path / "talk.pcapng").stat().st_mode & 0o777 == mode & ~mask
+@pytest.mark.parametrize(("text", "mode"), [("600", 0o600), ("0640", 0o640), ("777", 0o777), ("0000", 0)])
+def test_modes_are_written_as_people_write_them(text, mode):
+    assert Mode().convert(text, None, None) == mode
+
+
+@pytest.mark.parametrize("text", ["", "6", "64", "8", "0o640", "1777", "u+r", "-640", "٦٤٠", "640\n"])
+def test_an_invalid_mode_is_refused(text):
+    with pytest.raises(click.BadParameter, match="is no mode"):
+        Mode().convert(text, None, None)
 
 
 def test_a_failed_recording_is_reported_when_it_fails(tmp_path):

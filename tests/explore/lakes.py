@@ -76,7 +76,7 @@ def _sessions(rows: Rows) -> Iterable[dict[str, Any]]:
         grouped.setdefault(row["session_id"], []).append(row)
     for session_id, mine in grouped.items():
         ends = connections[mine[0]["connection_id"]]
-        sides = ("protocol", "transport", "client_address", "client_port", "server_address", "server_port", "observed_by")
+        sides = ("protocol", "transport", "client_address", "client_port", "server_address", "server_port", "observer_kind")
         broken = [row for row in rows.get("violations", ()) if row["session_id"] == session_id]
         yield {name: ends[name] for name in sides} | {
             "session_id": session_id,

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 from wirelake import protocols
 from wirelake.lake import open_lake
 from wirelake.lake.gold.fold.connection_order import ranks_of
-from wirelake.lake.gold.fold.facts import links_of, session_facts
+from wirelake.lake.gold.fold.facts import session_facts
 from wirelake.lake.gold.fold.seen import analyzer_of, table_of
 from wirelake.lake.gold.fold.sessions import SessionFold
 from wirelake.lake.store import delta, settings
 from wirelake.lake.tables.index import CONNECTION_INDEX
+from wirelake.lake.views import views
 from wirelake.protocols.analyzer import NO_TIME
 from wirelake.protocols.protocol import SessionKind
 
@@ -31,7 +32,7 @@ def folded(lake: Path, protocol: str) -> dict[str, list[dict[str, Any]]]:
     silver = {name: opened.dataset(name).to_table(filter=pc.field("protocol") == protocol) for name in ("connections", "quarantine")}
     quarantine = silver["quarantine"]
     quarantine = quarantine.filter(pc.is_valid(quarantine["session_id"]))
-    links = links_of(index) if protocols.get(protocol).session_kind is SessionKind.LINK else None
+    links = views(index).sessions if protocols.get(protocol).session_kind is SessionKind.LINK else None
     facts = session_facts(protocol, index, silver["connections"], quarantine, links)
     said = index.filter(pc.is_valid(index["direction"]))
     newest = pc.max(said["last_seen"]).cast(pa.int64()).as_py() if said.num_rows else None

@@ -24,8 +24,8 @@ from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 START_NS = 1_700_000_000 * 10**9
 
-SLOW = ("test_cuts.py", "test_histories.py")
-"""Files whose tests read random histories of every protocol, many times."""
+SLOW = ("test_cuts.py", "test_histories.py", "test_observers.py")
+"""Files whose tests read random histories of every protocol many times, or build lakes in this process."""
 
 
 @pytest.hookimpl(tryfirst=True)

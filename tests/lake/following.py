@@ -36,6 +36,18 @@ def files(frames: list[tuple[int, bytes]], count: int) -> list[bytes]:
     return [pcap(frames[at : at + size]) for at in range(0, len(frames), size)]
 
 
+def record_ends(parts: list[bytes]) -> list[int]:
+    """Where each packet of captures that follow each other ends."""
+    ends, begin = [], 0
+    for part in parts:
+        at = 24
+        while at < len(part):
+            at += 16 + int.from_bytes(part[at + 8 : at + 12], "little")
+            ends.append(begin + at)
+        begin += len(part)
+    return ends
+
+
 def contents(lake: Path) -> dict[str, str]:
     """A hash for each silver table over its sorted rows; of the ledger and of `unrecognised`, of what they say in all."""
     out = {}

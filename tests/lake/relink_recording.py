@@ -36,7 +36,7 @@ class Tape:
         self.path = path
         self.now = 0.0
         self.ports = iter(range(10_000, 65_000))
-        self.recorder = Recorder(path, protocol="relink", clock=lambda: START_NS + int(self.now * 1e9))
+        self.recorder = Recorder(path, protocol="relink", clock=lambda: START_NS + int(self.now * 1e9), observer="")
 
     @property
     def place(self) -> int:

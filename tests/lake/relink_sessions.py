@@ -42,10 +42,14 @@ STORY = [
 ]
 
 
+OBSERVER = "alice"
+"""The name of the recorder."""
+
+
 def record(path, story, first_port=30_000):
     """Record a story, as its client does; a cut ends a connection and begins another."""
     now = [START_NS]
-    with Recorder(path, protocol="relink", clock=lambda: now[0]) as recorder:
+    with Recorder(path, protocol="relink", clock=lambda: now[0], observer=OBSERVER) as recorder:
         port, talk = first_port, None
         for seconds, who, _, data in story:
             now[0] = START_NS + int(seconds * 1e9)

@@ -57,7 +57,7 @@ def test_a_link_is_touched_with_all_that_was_said_on_its_connections(ask):
     rows = [said(1, "c1", "c1", "relink"), said(2, "L", "c1", "relink"), said(3, "c2", "c2", "relink"), said(4, "L", "c2", "relink")]
     found = ask([*rows, said(2, "other", "c9", "relink")], built=3)
     assert (sessions(found), found.older) == (["L", "c1", "c2"], (1, 2, 3))
-    assert found.links == {b"c1": b"L", b"c2": b"L", b"c9": b"other"}
+    assert found.views.sessions == {b"c1": b"L", b"c2": b"L", b"c9": b"other"}
     assert set(found.index["session_id"].to_pylist()) == {b"L"}
 
 

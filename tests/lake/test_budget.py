@@ -37,7 +37,8 @@ def _fast(_same_kernels):
 
 def recorded(path: Path, protocol: str, said: list[bytes], back: bytes = b"") -> Path:
     """A recording of what a client said, one record each; first of what it heard, if anything."""
-    with Recorder(path, overwrite=True) as recorder:
+    path.unlink(missing_ok=True)
+    with Recorder(path) as recorder:
         connection = recorder.connection(protocol=protocol, role="client", local=("127.0.0.1", 40000), remote=("127.0.0.1", 5040))
         connection.sent(said[0])
         if back:

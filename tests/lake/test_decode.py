@@ -71,7 +71,8 @@ def decoded(
 
 def recorded(path, pieces, role="client"):
     """A recording of (direction, bytes)."""
-    with Recorder(path, overwrite=True) as recorder:
+    path.unlink(missing_ok=True)
+    with Recorder(path) as recorder:
         connection = recorder.connection(protocol="emp", role=role, local=CLIENT, remote=SERVER)
         for to_server, data in pieces:
             (connection.sent if to_server else connection.received)(data)

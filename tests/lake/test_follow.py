@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from tests.lake.following import PORTS, contents, files, story
+from tests.lake.following import PORTS, contents, files, record_ends, story
 
+from wirelake.capture.files.growing import micro_batches
 from wirelake.errors import LakeError
 from wirelake.lake.gold.incremental import refresh
+from wirelake.lake.jobs import follow as follow_job
 from wirelake.lake.jobs.follow import FollowOptions, follow, pause
 from wirelake.lake.jobs.ingest import ingest
+from wirelake.lake.jobs.micro_batch import read_micro_batch
 from wirelake.lake.store import delta, journal
 from wirelake.lake.store.check_ledger import check_ledger
 from wirelake.lake.tables.catalog import table
@@ -130,6 +134,103 @@ def test_limits_are_honoured(spark, expected, tmp_path):
     assert contents(lake) == hashes
 
 
+def _logged(caplog, words: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if words in record.getMessage()]
+
+
+def _until(condition, following: Following, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert following.failure is None, following.failure
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("_without_gold")
+def test_a_file_that_is_copied_over_itself_gives_what_one_ingest_gives(spark, expected, tmp_path, caplog, monkeypatch):
+    """It is truncated while it is followed, between two runs, and while a micro-batch reads it."""
+    folder, parts, hashes = expected
+    path, lake = folder / "0.pcap", tmp_path / "lake"
+    for left in folder.iterdir():
+        left.unlink()
+    ends = record_ends(parts[:1])
+    most = ends[len(ends) // 2]
+    path.write_bytes(parts[0][:most])
+    with Following(spark, lake, folder) as following:
+        following.has(most)
+        path.write_bytes(b"")
+        _until(lambda: _logged(caplog, "waits: it is shorter"), following)
+        path.write_bytes(parts[0][:5000])
+    assert [text.endswith("were read of it, and it has 5,000 now") for text in following.result.unread] == [True]
+    assert check_ledger(lake).problems == (f"{path}: has other contents than when it was read",)
+    caplog.clear()
+    read = []
+
+    def cut_once(transfers, *more):
+        if not read and more[2].offset.files and micro_batches(more[2].offset, more[3]):
+            read.append(path.write_bytes(parts[0][:9000]))
+        return read_micro_batch(transfers, *more)
+
+    monkeypatch.setattr(follow_job, "read_micro_batch", cut_once)
+    with Following(spark, lake, folder) as following:
+        _until(lambda: _logged(caplog, "waits: it is shorter"), following)
+        path.write_bytes(parts[0])
+        _until(lambda: len(_logged(caplog, "waits: it is shorter")) == 2, following)
+        for at in range(0, len(parts[0]), len(parts[0]) // 9):
+            path.write_bytes(parts[0][:at])
+            time.sleep(0.05)
+        path.write_bytes(parts[0])
+        following.has(len(parts[0]) - most)
+    assert read
+    assert following.result.lost == []
+    for number, part in enumerate(parts):
+        (folder / f"{number}.pcap").write_bytes(part)
+    follow(spark, lake, folder, ONCE, ports=PORTS)
+    assert contents(lake) == hashes
+    assert check_ledger(lake).problems == ()
+    assert _logged(caplog, "another file") == []
+
+
+@pytest.mark.usefixtures("_without_gold")
+def test_a_file_that_is_overwritten_is_said_to_be_another(spark, tmp_path, caplog):
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    first, second = files(story(2, 1), 2)
+    with Following(spark, lake, folder) as following:
+        (folder / "a.pcap").write_bytes(first)
+        following.has(len(first))
+        (folder / "a.pcap").write_bytes(second[:20])
+        _until(lambda: _logged(caplog, "waits: it is shorter"), following)
+        (folder / "a.pcap").write_bytes(second)
+        following.has(len(first) + len(second))
+    (text,) = _logged(caplog, "another file")
+    assert text == f"{folder}/a.pcap: has other bytes than the {len(first)} that were read of it: it is read as another file"
+    assert following.result.bytes == len(first) + len(second)
+
+
+@pytest.mark.usefixtures("_without_gold")
+def test_after_a_rotation_rows_carry_the_name_at_the_end_of_the_batch(spark, tmp_path):
+    """Also rows of bytes that were read before: messages that go on, and what waited."""
+    folder, lake = tmp_path / "in", tmp_path / "lake"
+    folder.mkdir()
+    whole, now, then = files(story(3, 1), 1)[0], folder / "now.pcap", folder / "then.pcap"
+    ends = record_ends([whole])
+    half = ends[len(ends) // 2]
+    with Following(spark, lake, folder) as following:
+        now.write_bytes(whole[:half])
+        following.has(half)
+        before = {name: delta.dataset(lake, table(name)).to_table().to_pylist() for name in ("messages", "ledger", "quarantine")}
+        now.rename(then)
+        with then.open("ab") as file:
+            file.write(whole[half:])
+        following.has(len(whole))
+    follow(spark, lake, folder, ONCE, ports=PORTS)
+    for name, rows in before.items():
+        fresh = [row for row in delta.dataset(lake, table(name)).to_table().to_pylist() if row not in rows]
+        assert {row["source"] for row in fresh} == {str(then)}, name
+    assert check_ledger(lake).problems == ()
+
+
 def _reword_in_tasks(monkeypatch) -> None:
     """Change the text of SourceChanged in Python workers: the reader that is sent to them sets it there."""
     from wirelake.errors import SourceChanged
@@ -147,8 +248,6 @@ def _reword_in_tasks(monkeypatch) -> None:
         def streamReader(self, schema):  # noqa: N802 - Spark's name
             return Rewording(dict(self.options))
 
-    from wirelake.lake.jobs import follow as follow_job
-
     monkeypatch.setattr(follow_job, "FollowSource", Source)
 
 
@@ -161,8 +260,6 @@ def test_a_file_that_goes_away_is_reported_and_the_rest_is_read(spark, tmp_path,
     parts = files(story(2, 1), 2)
     for number, part in enumerate(parts):
         (folder / f"{number}.pcap").write_bytes(part)
-    from wirelake.lake.jobs import follow as follow_job
-
     if wording == "another":
         _reword_in_tasks(monkeypatch)
     read, gone = follow_job.read_micro_batch, []

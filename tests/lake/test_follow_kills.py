@@ -9,23 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.lake.follow_process import Process, micro_batches, until
-from tests.lake.following import contents, files, story
+from tests.lake.following import contents, files, record_ends, story
 
 from wirelake.lake.store.check_ledger import check_ledger
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # every process starts Spark
-
-
-def record_ends(parts: list[bytes]) -> list[int]:
-    """Where each packet of captures that follow each other ends."""
-    ends, begin = [], 0
-    for part in parts:
-        at = 24
-        while at < len(part):
-            at += 16 + int.from_bytes(part[at + 8 : at + 12], "little")
-            ends.append(begin + at)
-        begin += len(part)
-    return ends
 
 
 def killed(tmp_path: Path, seed: int, kills: int) -> None:

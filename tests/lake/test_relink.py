@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.lake.relink_sessions import EPOCH, LINK, STORY, record
+from tests.lake.relink_sessions import EPOCH, LINK, OBSERVER, STORY, record
 from tests.protocols.relink import speech
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.lake.jobs.ingest import ingest
 from wirelake.lake.store import delta
 from wirelake.lake.tables.catalog import table
+from wirelake.lake.views import view_id
 from wirelake.protocols.relink.handshake import HandshakeReader
 
 
@@ -22,7 +23,7 @@ def rows(lake, name, protocol="relink"):
 def session_id():
     known = HandshakeReader()
     known.link = (EPOCH, LINK)
-    return known.session
+    return view_id(known.session, OBSERVER)
 
 
 def test_packets_are_read_with_the_sizes_of_their_handshake(lake):

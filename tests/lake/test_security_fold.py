@@ -23,7 +23,7 @@ from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW
 from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 
-AT_SERVER = {"client_address": "10.0.0.1", "client_port": 1, "server_address": "10.0.0.2", "server_port": 2, "observed_by": "server"}
+AT_SERVER = {"client_address": "10.0.0.1", "client_port": 1, "server_address": "10.0.0.2", "server_port": 2, "observer_kind": "server"}
 MICROSECOND = 1e-6
 
 
@@ -211,7 +211,7 @@ def test_payloads_are_only_asked_for_where_nothing_else_decides():
 
 def test_the_same_packet_at_another_receiver_or_as_seen_by_another_kind_of_observer_is_no_replay():
     elsewhere = connection(1, server_port=3)
-    wire = connection(2, observed_by="wire")
+    wire = connection(2, observer_kind="wire")
     connections = [connection(), elsewhere, wire, connection(3, client_port=7)]
     packets = [packet(number, number, connection_id=b"connection %d" % number) for number in range(3)]
     assert judged(packets, connections).num_rows == 0
@@ -223,9 +223,9 @@ def test_the_same_packet_at_another_receiver_or_as_seen_by_another_kind_of_obser
 def test_the_sender_s_own_recording_makes_no_replay():
     for observer, direction in (("client", "to_server"), ("server", "to_client")):
         packets = [packet(number, number, direction=direction) for number in range(3)]
-        assert judged(packets, [connection(observed_by=observer)]).num_rows == 0
-        assert judged(packets, [connection(observed_by="wire")]).num_rows == 2
-        (first, _) = judged(packets, [connection(observed_by=None)]).to_pylist()
+        assert judged(packets, [connection(observer_kind=observer)]).num_rows == 0
+        assert judged(packets, [connection(observer_kind="wire")]).num_rows == 2
+        (first, _) = judged(packets, [connection(observer_kind=None)]).to_pylist()
         ends = ("10.0.0.1:1", "10.0.0.2:2")
         assert (first["sender"], first["receiver"]) == (ends if direction == "to_server" else ends[::-1])
 
@@ -240,17 +240,17 @@ def test_packets_with_a_proof_are_counted_apart_and_forged_ones_not_at_all():
 
 def test_endpoints_are_the_smallest_of_a_connection_and_what_is_missing_is_left_out():
     connections = [
-        connection(client_port=9, observed_by=None),
-        connection(client_port=8, observed_by="wire"),
-        connection(client_port=8, observed_by=None),
+        connection(client_port=9, observer_kind=None),
+        connection(client_port=8, observer_kind="wire"),
+        connection(client_port=8, observer_kind=None),
         connection(client_port=1, protocol="emp"),
         connection(1, client_port=None, server_address=None, server_port=None),
         connection(2, connection_id=None),
     ]
     ends = ends_of(table_of_rows(table("connections"), connections))
     assert sorted(ends.to_pylist(), key=repr) == [
-        {"connection_id": b"connection 0", "client": "10.0.0.1:8", "server": "10.0.0.2:2", "observed_by": None},
-        {"connection_id": b"connection 1", "client": "10.0.0.1", "server": "", "observed_by": "server"},
+        {"connection_id": b"connection 0", "client": "10.0.0.1:8", "server": "10.0.0.2:2", "observer_kind": None},
+        {"connection_id": b"connection 1", "client": "10.0.0.1", "server": "", "observer_kind": "server"},
     ]
     rows = judged([proven(1, connection_id=b"connection 1"), proven(2, packet_id=2, connection_id=b"unknown")], connections)
     assert column(rows, "sender", "receiver") == [("10.0.0.1", ""), (None, None)]
@@ -367,7 +367,7 @@ def random_packets(chance, count):
         )
     chance.shuffle(packets)
     connections = [
-        connection(number, server_port=one_of(chance, [2, 3]), observed_by=one_of(chance, ["client", "server", "wire"]))
+        connection(number, server_port=one_of(chance, [2, 3]), observer_kind=one_of(chance, ["client", "server", "wire"]))
         for number in range(5)
     ]
     before = [
@@ -394,7 +394,7 @@ def slow(packets, connections, before):
             ":".join(str(one[f"{side}_{part}"]) for part in ("address", "port") if one[f"{side}_{part}"] is not None)
             for side in ("client", "server")
         )
-        ends[one["connection_id"]] = (client, server, one["observed_by"])
+        ends[one["connection_id"]] = (client, server, one["observer_kind"])
     verdicts = {one["message_id"]: one["verdict"] for one in before}
     for one in sorted(packets, key=lambda one: (one["ts"] is not None, one["ts"], one["message_id"])):
         client, server, observer = ends.get(one["connection_id"], (None, None, None))

@@ -82,10 +82,12 @@ def moments(tmp_path_factory) -> list[Moment]:
         talk.say(0, part)
     said.append([packet for _, packet in talk.frames()])
     mixed = [one for turn in zip_longest(*said) for one in turn if one is not None]
-    path = tmp_path_factory.mktemp("state") / "a.pcap"
-    path.write_bytes(pcap([(1_700_000_000_000_000 + number, one) for number, one in enumerate(mixed)]))
-    (work,) = read_tasks(identify(path), [])
-    packet_batches = [one for one in read_split(work, ports=PORTS, window=30_000) if isinstance(one, PacketBatch)]
+    folder, packet_batches = tmp_path_factory.mktemp("state"), []
+    for rank, (name, late, most) in enumerate((("a.pcap", 0, None), ("b.pcap", 7, 2))):  # another observer saw the beginning, too
+        path = folder / name
+        path.write_bytes(pcap([(1_700_000_000_000_000 + late + number, one) for number, one in enumerate(mixed)]))
+        (work,) = read_tasks(msgspec.structs.replace(identify(path), begins=1), [], rank)
+        packet_batches += [one for one in read_split(work, ports=PORTS, window=30_000) if isinstance(one, PacketBatch)][:most]
     assembly, decoder = Assembly(PORTS, protocols.sniff, protocols.dialect), Decoder(OPTIONS, keyring=Keyring([KEYS]))
     out = []
     with pytest.MonkeyPatch.context() as patch:
@@ -107,6 +109,7 @@ def test_every_kind_of_state_is_stored_and_restored(moments):
             msgspec.msgpack.decode(moment.assembly, type=AssemblyState),
             msgspec.msgpack.decode(moment.decoder_state, type=StoredState),
         ]
+        stored += [msgspec.msgpack.decode(other, type=AssemblyState) for _, other in stored[0].others]
         kinds |= {name for state in stored for name in state.__struct_fields__ if getattr(state, name)}
         for one in stored[0].tracked:
             kinds |= {name for part in (one, *one.halves) for name in part.__struct_fields__ if getattr(part, name)}

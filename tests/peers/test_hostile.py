@@ -24,7 +24,7 @@ from wirelake.protocols.emp.wire import encode
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "emp.json").read_text())
 REJECTED = [vector for vector in VECTORS if vector["expect"] == "reject"]
-LIVE = msgspec.structs.replace(QUIET, on_request=lambda _peer, request: request.body, linger=0.2)
+LIVE = msgspec.structs.replace(QUIET, on_request=lambda _peer, request: request.body, linger=0.2, answers_other_versions=True)
 
 
 async def still_serves(address: str) -> None:
@@ -116,7 +116,7 @@ def test_a_gzip_bomb_is_refused_before_it_unfolds():  # EMP-37
     assert len(bomb) < 100_000
 
     async def main():
-        options = Options(ping_interval=None, max_body_size=1 << 20, linger=0.2)
+        options = Options(ping_interval=None, max_body_size=1 << 20, linger=0.2, answers_other_versions=True)
         async with serve(ANY, options=options, on_request=LIVE.on_request) as server:
             tracemalloc.start()
             async with raw_client(server.address) as raw:
@@ -194,7 +194,7 @@ def test_who_dribbles_for_ever_is_left(greeted):  # EMP-29, EMP-32
 
     async def main():
         options = Options(handshake_timeout=0.2, ping_interval=0.1, pong_timeout=0.2)
-        options = msgspec.structs.replace(options, on_request=LIVE.on_request, linger=0.2)
+        options = msgspec.structs.replace(options, on_request=LIVE.on_request, linger=0.2, answers_other_versions=True)
         async with serve(ANY, options=options) as server:
             async with raw_client(server.address) as raw, asyncio.TaskGroup() as group:
                 dribbling = group.create_task(dribble(raw))

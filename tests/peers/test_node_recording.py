@@ -51,7 +51,7 @@ def test_each_datagram_is_a_record_and_each_remote_a_conversation(tmp_path):
     mine, second, third = run(main)
     flows = read(path)
     assert {flow.protocol for flow in flows} == {"event_mesh"}
-    assert {(flow.transport, flow.known_by, flow.observed_by) for flow in flows} == {("udp", "tag", "server")}
+    assert {(flow.transport, flow.known_by, flow.observer_kind) for flow in flows} == {("udp", "tag", "server")}
     assert {flow.server.port for flow in flows} == {mine}
     by_port = {flow.client.port: said for flow, said in flows.items()}
     assert set(by_port) == {second, third}

@@ -48,11 +48,11 @@ def told(path: Path) -> dict[str, Told]:
     seen: dict[str, Told] = {}
     for block in read_checked(path):
         for flow in block.flows:
-            seen.setdefault(flow.observed_by, Told(flow))
+            seen.setdefault(flow.observer_kind, Told(flow))
         for start, stop, flow, to_server, _missing in block.segments.tolist():
-            seen[block.flows[flow].observed_by].said[bool(to_server)].append(bytes(block.data[start:stop]))
+            seen[block.flows[flow].observer_kind].said[bool(to_server)].append(bytes(block.data[start:stop]))
         for event in block.events:
-            seen[block.flows[event.flow].observed_by].events.append((event.what, event.by, event.detail))
+            seen[block.flows[event.flow].observer_kind].events.append((event.what, event.by, event.detail))
     return seen
 
 

@@ -17,7 +17,7 @@ FAULTS = [fault for name in protocols.names() for fault in protocols.get(name).f
 CLAUSES = {
     "emp": r"EMP-([1-9]|[1-3]\d|4[0-7])",
     "event_mesh": r"EMM-\d+|§\d+(\.\d+)*",
-    "relink": r"RELINK-([1-9]|[12]\d|3[0-3])|§2",
+    "relink": r"RELINK-([1-9]|[12]\d|3[0-3])|§2|§3.2",
     "wolpertinger": r"WOLP-\d+",
     "yamp": r"YAMP-([1-9]|[1-4]\d|5[0-3])",
 }

@@ -10,6 +10,7 @@ import sys
 from enum import IntEnum
 from pathlib import Path
 from textwrap import dedent
+from types import FunctionType
 
 import numba
 import numpy as np
@@ -87,6 +88,23 @@ def test_code_is_found_wherever_its_source_lies_and_however_old_it_is(run, tmp_p
     assert run(shutil.copytree(tmp_path, tmp_path / "other", ignore=shutil.ignore_patterns("cache", "other"))) == (0x61 + 11, 1)
 
 
+@pytest.mark.slow
+@needs_numba
+def test_a_kernel_that_moved_to_another_module_is_compiled_again(run, tmp_path):
+    assert run() == (0x61 + 11, 0)
+    (tmp_path / "inner.py").rename(tmp_path / "moved.py")
+    program = tmp_path / "program.py"
+    program.write_text(program.read_text().replace("from inner ", "from moved "))
+    assert run() == (0x61 + 11, 0)
+    assert run() == (0x61 + 11, 1)
+
+
+def test_a_fingerprint_has_the_module_of_each_kernel():
+    used = FunctionType(add_one.__code__, {"__name__": "one"}), FunctionType(add_one.__code__, {"__name__": "two"})
+    assert kernel.fingerprint(used[0]) != kernel.fingerprint(used[1])
+    assert kernel.fingerprint(closing_over(used[0])) != kernel.fingerprint(closing_over(used[1]))
+
+
 def closing_over(value):
     def walk() -> object:
         return value
@@ -162,6 +180,25 @@ def test_a_process_that_waits_for_the_lock_finds_the_code(tmp_path, monkeypatch)
     assert second(np.array([1])) == 2
     assert len(waits) == 2
     assert (sum(first.stats.cache_misses.values()), sum(second.stats.cache_hits.values())) == (1, 1)
+
+
+def spoiled(content: bytes) -> bytes:
+    """The data of Numba's cache, as a module of another version: it cannot be found."""
+    return content.replace(b"test_kernel_cache", b"test_kernel_hoard")
+
+
+@needs_numba
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("spoil", [lambda content: content[:-7], lambda _: b"", lambda _: b"?" * 99, spoiled])
+def test_code_that_cannot_be_loaded_is_compiled_and_kept_again(tmp_path, monkeypatch, suffix, spoil):
+    monkeypatch.setenv(kernel_cache.VARIABLE, str(tmp_path))
+    assert kernel_cache.jit(add_one, "f")(np.array([1])) == 2
+    (kept,) = tmp_path.rglob(f"*{suffix}")
+    kept.write_bytes(spoil(kept.read_bytes()))
+    again, third = kernel_cache.jit(add_one, "f"), kernel_cache.jit(add_one, "f")
+    assert again(np.array([1])) == 2
+    assert third(np.array([1])) == 2
+    assert sum(third.stats.cache_hits.values()) == 1
 
 
 def test_a_folder_that_cannot_be_written_costs_only_the_cache(tmp_path, monkeypatch):

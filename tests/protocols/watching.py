@@ -149,7 +149,8 @@ class Talk:
     def __init__(self, folder: Path, transport: str = "tcp") -> None:
         self.now = START_NS
         self.path = folder / "talk.pcapng"
-        self.recorder = Recorder(self.path, protocol=self.PROTOCOL, clock=lambda: self.now, flush_seconds=60, overwrite=True)
+        self.path.unlink(missing_ok=True)
+        self.recorder = Recorder(self.path, protocol=self.PROTOCOL, clock=lambda: self.now, flush_seconds=60)
         self.connection = self.recorder.connection(role="client", transport=transport, local=("127.0.0.1", 1), remote=("127.0.0.1", 2))
 
     def at(self, seconds: float) -> Self:

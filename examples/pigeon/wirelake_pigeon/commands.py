@@ -34,7 +34,7 @@ def serve(address: str, limits: Limits, record: Path | None) -> int:
         emit({"number": note.number, "text": note.text})
 
     async def main() -> None:
-        with recording(record, "pigeon", address) as recorder:
+        with recording(record, "pigeon") as recorder:
             options = live.Options(**msgspec.structs.asdict(limits), on_note=show, recorder=recorder)
             async with live.serve(address, options=options) as server:
                 say(f"listening at {server.address}; Ctrl-C ends it")
@@ -59,7 +59,7 @@ def send(address: str, texts: tuple[str, ...], limits: Limits, record: Path | No
     from wirelake_pigeon import live  # noqa: PLC0415 - only a command that runs needs it
 
     async def main() -> None:
-        with recording(record, "pigeon", address) as recorder:
+        with recording(record, "pigeon") as recorder:
             async with live.connect(address, options=live.Options(**msgspec.structs.asdict(limits), recorder=recorder)) as peer:
                 for text in texts:
                     await peer.note(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 import click
 
-from wirelake import protocols
+from wirelake import protocols, scratch
 from wirelake.capture.files.magic import HEAD_SIZE, capture_kind, compression_of
 from wirelake.cli.exit_codes import ExitCode
 from wirelake.cli.flags import PROTOCOL, limits_of, seconds_of, set_flag, settings_of
@@ -156,11 +155,11 @@ def _on_disk(name: str, source: BinaryIO, head: bytes) -> Iterator[str]:
     if name != "-" and Path(name).is_file():
         yield name
         return
-    with tempfile.NamedTemporaryFile(prefix="wirelake-decode-") as file:
-        file.write(head)
-        shutil.copyfileobj(source, file, CHUNK)
-        file.flush()
-        yield file.name
+    with scratch.temporary("decode") as folder:
+        with (folder / "input").open("wb") as file:
+            file.write(head)
+            shutil.copyfileobj(source, file, CHUNK)
+        yield str(folder / "input")
 
 
 def _captured(

@@ -88,6 +88,7 @@ def run_follow(
     late: float | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
+    observer: str = "",
 ) -> FollowResult:
     """Start Spark and follow a folder, with progress on the terminal."""
     from wirelake.lake.jobs.follow import CONF, FollowOptions, follow  # noqa: PLC0415
@@ -124,6 +125,7 @@ def run_follow(
             late_seconds=late,
             keys=keys,
             keyring=keyring,
+            observer=observer,
             stop=stop,
             on_commit=lambda micro_batch, now: ticker.micro_batch(
                 micro_batch.sources, micro_batch.bytes, micro_batch.messages, micro_batch.newest, now

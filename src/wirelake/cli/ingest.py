@@ -48,6 +48,12 @@ _MAX_NAMED: Final = 20
     type=click.FloatRange(min=0),
     help="Seconds after which an answer is late; 30 by default. Fixed when the lake is created.",
 )
+@click.option(
+    "--observer",
+    "observer",
+    default="",
+    help="Name who saw these files, in place of the names that recorders have and files give.",
+)
 @click.option("--again", "again", is_flag=True, help="Read PATHS from their first byte, and replace their rows in the lake.")
 @click.option(
     "--strict", "strict", is_flag=True, help="Commit nothing if a file cannot be decoded. Without it, that file goes to quarantine."
@@ -107,6 +113,7 @@ def ingest(
     conf: tuple[str, ...],
     settings: tuple[str, ...],
     late: float | None,
+    observer: str,
     folder: Path | None,
     again: bool,
     strict: bool,
@@ -161,6 +168,7 @@ def ingest(
         "late": late,
         "keys": store,
         "keyring": keyring,
+        "observer": observer,
     }
     if folder is not None:
         run_follow(lake, folder, follow_flags, master=master, **settings_of_both)  # type: ignore[arg-type]  # the same names
@@ -181,6 +189,7 @@ def run_ingest(
     late: float | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
+    observer: str = "",
     again: bool = False,
     strict: bool = False,
     gold: bool = True,
@@ -200,6 +209,7 @@ def run_ingest(
             late_seconds=late,
             keys=keys,
             keyring=keyring,
+            observer=observer,
             again=again,
             strict=strict,
             gold=gold,

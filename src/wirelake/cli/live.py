@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from wirelake import protocols
-from wirelake.capture.record.recorder import PRIVATE_TRANSPORTS, Recorder
+from wirelake.capture.record.recorder import MODE, Recorder
 from wirelake.cli import logs, terminal
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER, Lines, Notices
 from wirelake.cli.terminal import json_text
@@ -56,6 +56,7 @@ class LiveOptions(msgspec.Struct, frozen=True):
 
     record_max_size: int | None = None
     record_max_time: float | None = None
+    record_mode: int = MODE
     max_notices: int = MAX_NOTICES
     output_buffer: int = OUTPUT_BUFFER
     watch: bool = False
@@ -177,7 +178,7 @@ def body_of(text: str, hex_text: bool) -> bytes:
 
 
 @contextlib.contextmanager
-def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[Recorder | None]:
+def recording(path: Path | None, protocol: str) -> Iterator[Recorder | None]:
     """A recorder, if a file was named, or if the peer is to be watched.
 
     Its failure was reported when it happened: at the end only the exit code repeats it.
@@ -192,7 +193,7 @@ def recording(path: Path | None, protocol: str, address: str = "") -> Iterator[R
         recorder = Recorder(
             Path(os.devnull) if path is None else path,
             protocol=protocol,
-            private=path is not None and address.partition("://")[0] in PRIVATE_TRANSPORTS,
+            mode=options.record_mode,
             watch=watch,
             **limits,  # type: ignore[arg-type]  # both are numbers or None
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from wirelake.capture.record.recorder import MODE
 from wirelake.cli.live import LiveOptions, live_output
 from wirelake.cli.output import MAX_NOTICES, OUTPUT_BUFFER
 from wirelake.extras import CAPTURES, need, need_for_address
 from wirelake.peers.admission import DEFAULT_SERVER_LIMITS, ServerLimits
 
-__all__ = ["Size", "connection_flags", "live_flags", "server_flags"]
+__all__ = ["Mode", "Size", "connection_flags", "live_flags", "server_flags"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,6 +36,20 @@ class Size(click.ParamType[int]):
         return int(number) << {"": 0, "k": 10, "M": 20, "G": 30}[unit]
 
 
+class Mode(click.ParamType[int]):
+    """Permissions of a file, in octal digits."""
+
+    name = "mode"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The permissions as bits."""
+        if isinstance(value, int):
+            return value
+        if not re.fullmatch(r"0?[0-7]{3}", value):
+            self.fail(f"{value!r} is no mode: write three octal digits such as 640", param, ctx)
+        return int(value, 8)
+
+
 def live_flags(command: F) -> F:
     """Flags of every live command: --record, its limits, and output."""
 
@@ -42,6 +58,7 @@ def live_flags(command: F) -> F:
         *arguments: Any,
         record_max_size: int | None,
         record_max_time: float | None,
+        record_mode: int,
         max_notices: int,
         output_buffer: int,
         watch: bool,
@@ -50,7 +67,7 @@ def live_flags(command: F) -> F:
         need_for_address(named["address"])
         if watch:
             need(*CAPTURES)
-        with live_output(LiveOptions(record_max_size, record_max_time, max_notices, output_buffer, watch)):
+        with live_output(LiveOptions(record_max_size, record_max_time, record_mode, max_notices, output_buffer, watch)):
             return command(*arguments, **named)
 
     wrapped: Any = run
@@ -77,6 +94,14 @@ def live_flags(command: F) -> F:
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
             help="Go on in a next file after this time: NAME-0001.pcapng and so on.",
+        ),
+        click.option(
+            "--record-mode",
+            "record_mode",
+            type=Mode(),
+            default=f"{MODE:04o}",
+            show_default=True,
+            help="Permissions of recordings, in octal digits; 0640 lets the group read.",
         ),
         click.option(
             "--watch", "watch", is_flag=True, help="Say on stderr at once which rules are broken, by either side; needs wirelake[lake]."

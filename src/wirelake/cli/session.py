@@ -21,6 +21,7 @@ from wirelake.text import visible
 
 if TYPE_CHECKING:
     from wirelake.explore.model.messages import Line
+    from wirelake.explore.model.observers import Comparison
     from wirelake.explore.model.sessions import Incident, Ladder
 
 __all__ = ["session"]
@@ -74,11 +75,12 @@ def session(lake: Path, session_id: str, limit: int, first: int, side: Side, for
     """
     need(*TABLES)
     without_pandas()
-    from wirelake.explore.model import sessions  # noqa: PLC0415 - needs the lake extra
+    from wirelake.explore.model import observers, sessions  # noqa: PLC0415 - needs the lake extra
     from wirelake.explore.model.database import Database  # noqa: PLC0415
 
     with Database(lake) as database, database.connection() as connection:
         found = sessions.ladder(connection, session_id, first=first, limit=limit)
+        seen = observers.compared(connection, found.session)
     if side is not Side.BOTH:
         found.rows = [row for row in found.rows if row.to_server == (side is Side.CLIENT)]
     if form is Shape.JSON:
@@ -88,6 +90,8 @@ def session(lake: Path, session_id: str, limit: int, first: int, side: Side, for
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
         for text in _drawn(found, width):
             print(text)
+        for other in seen:
+            print(visible(_seen(other)))
     left = found.total - first - limit
     if left > 0:
         say(f"{left} messages more: --first {first + limit}")
@@ -128,6 +132,21 @@ def _drawn(found: Ladder, width: int) -> Iterator[str]:
         before = row.ts if row.ts is not None else before
         clock = "" if row.ts is None else f"+{duration(row.ts - begin)}"
         yield visible(f"{clock:>11} {_line(row)}"[:width].rstrip())
+
+
+def _seen(one: Comparison) -> str:
+    """What an observer saw, beside the primary view."""
+    from wirelake.explore.formatting import count, duration, many  # noqa: PLC0415 - as above
+
+    parts = [f"seen by {one.observer} ({one.observer_kind}): {many(one.messages, 'message')}"]
+    if one.is_primary:
+        parts.append("counted")
+    else:
+        parts.append(f"{count(one.missing)} missing, {count(one.more)} more, session {one.session}")
+    if one.to_server_us is not None and one.to_client_us is not None and one.offset_us is not None:
+        parts.append(f"{duration(one.to_server_us)} to the server, {duration(one.to_client_us)} to the client")
+        parts.append(f"clock ahead by {duration(one.offset_us)}")
+    return "; ".join([*parts, *([one.problem] if one.problem else [])])
 
 
 def _line(row: Line | Incident) -> str:

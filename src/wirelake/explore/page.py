@@ -156,8 +156,11 @@ def _figures(summary: LakeSummary) -> Markup:
         (count(first.requests), "requests", f"{count(first.answered)} answered{confirmed}" if first.requests else ""),
         (count(first.deliveries), "deliveries", f"{count(first.acknowledged)} acknowledged" if first.deliveries else ""),
         (count(first.violations), "violations", weights),
-        (count(first.warnings), "warnings", "a specification recommends otherwise" if first.warnings else "none"),
-        (count(first.notes), "notes", "allowed by the specification" if first.notes else "none"),
+        (
+            count(first.warnings + first.notes),
+            "notes",
+            f"{many(first.warnings, 'warning')}, the rest allowed" if first.warnings else "no warning",
+        ),
         (count(first.sources), "files" if first.sources != 1 else "file", f"{size(first.size)}, {count(first.size)} bytes"),
         (span, "active", when),
     ]

@@ -2,6 +2,9 @@
 
 A query is one statement that reads. It can read the files of the lake, but no other file and no network.
 
+Where several observers saw a link, tables have what the primary view has: so one more observer changes no answer. `every_messages`,
+`every_sessions` and their like have the rows of all views.
+
 In the views that SQL sees, an id is text, as every command prints it: hex digits, or a UUID for an Event Mesh node. So an id that was
 copied from output works in `WHERE`. In the tables themselves ids are binary.
 """
@@ -29,7 +32,18 @@ if TYPE_CHECKING:
     from wirelake.lake.store.snapshot import Snapshot
     from wirelake.lake.tables.schema import Table
 
-__all__ = ["BATCH_ROWS", "UNLIMITED", "QueryLimits", "has_many_files", "opened", "planning", "query", "stream", "time_limit"]
+__all__ = [
+    "BATCH_ROWS",
+    "UNLIMITED",
+    "QueryLimits",
+    "every_view",
+    "has_many_files",
+    "opened",
+    "planning",
+    "query",
+    "stream",
+    "time_limit",
+]
 
 BATCH_ROWS: Final = 256
 """Rows of one record batch of `stream`: few, because one body may have megabytes."""
@@ -54,6 +68,16 @@ _INTERRUPT_SECONDS: Final = 0.02
 _EXPLAIN: Final = re.compile(r"\s*explain\s+(?:analyze\s+)?(?:\([^)]*\)\s*)?", re.IGNORECASE)
 """The prefix of a statement that is explained."""
 
+_VIEWED: Final = ("sessions", "exchanges", "violations", "messages", "quarantine")
+"""Tables with rows of several views. `every_NAME` has all rows of one, NAME those of primary views."""
+_IS_PRIMARY: Final = "SELECT * FROM memory.main.every_{name} WHERE is_primary IS DISTINCT FROM false"
+_OF_PRIMARY: Final = """
+    SELECT m.* FROM memory.main.every_{name} m
+    ANTI JOIN (SELECT unnest(uncounted) AS one FROM memory.main.every_sessions WHERE NOT is_primary) other
+    ON m.connection_id = other.one.connection_id AND m.observer IS NOT DISTINCT FROM other.one.observer
+"""
+"""The messages of a view that is not primary are those of these connections, by this observer."""
+
 _TEXT: Final = "lake"
 """Catalog of the views that have ids as text. Errors of DuckDB name it."""
 _UIDS: Final = ("uid", "request_uid")
@@ -77,23 +101,32 @@ def opened(
 
     It reaches no other file and no network. The views have ids as the tables have them; `with_text_ids` has them as text.
 
+    Of what several observers saw, `messages` and its like have the primary view: what sums count. `every_messages` and its like have all.
     `limits.seconds` is for `time_limit`. The view of a table in `needed` has only files that may have rows of this condition.
     """
     import duckdb  # noqa: PLC0415 - only queries pay for it
 
     from wirelake.lake.store import delta, snapshot  # noqa: PLC0415 - brings Delta Lake
+    from wirelake.lake.tables import sessions  # noqa: PLC0415
     from wirelake.lake.tables.catalog import TABLES  # noqa: PLC0415
 
     seen = seen or snapshot.current(lake)
     with duckdb.connect(config=_OFFLINE) as connection:
         reachable: list[str] = []
         for table in TABLES.values():
-            condition = (needed or {}).get(table.name)
+            # Sessions say which messages are of other views.
+            condition = (needed or {}).get(table.name) if table.name != sessions.TABLE.name else None
             files = seen.files(table.name) if condition is None else seen.matching(table.name, condition)
             delta.relation(connection, seen.lake, table, files).create_view(table.name)
-            reachable += map(str, files)
-        _create_text_views(connection)
+            reachable += map(str, seen.files(table.name))
         connection.execute("SET allowed_paths = $1", [reachable])
+        has_others = _has_others(connection)
+        for name in needed if needed and has_others else ():  # planning knows no views of views: all files are read
+            if name in TABLES:
+                connection.execute(f'DROP VIEW "{name}"')
+                delta.relation(connection, seen.lake, TABLES[name], seen.files(name)).create_view(name)
+        _create_views(connection, primary=has_others)
+        _create_text_views(connection)
         _confine(connection, limits)
         yield connection
 
@@ -110,6 +143,7 @@ def planning(limits: QueryLimits = UNLIMITED) -> Iterator[duckdb.DuckDBPyConnect
         file_filters.set_up(connection, TABLES.values())
         for table in TABLES.values():
             connection.table(f"{file_filters.SCANNED}.{table.name}").create_view(table.name)
+        _create_views(connection, primary=False)
         _create_text_views(connection)
         _confine(connection, limits)
         yield connection
@@ -129,7 +163,8 @@ def _create_text_views(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"ATTACH ':memory:' AS {_TEXT}")
     with_text_ids(connection)
     for table in TABLES.values():
-        connection.table(f"memory.main.{table.name}").project(text_columns(table)).create_view(table.name)
+        for name in (table.name, f"every_{table.name}") if table.name in _VIEWED else (table.name,):
+            connection.table(f"memory.main.{name}").project(text_columns(table)).create_view(name)
     connection.execute("USE memory")
 
 
@@ -137,6 +172,28 @@ def with_text_ids(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConne
     """Let the names of tables in statements of a connection, or of a cursor, stand for the views that have ids as text."""
     connection.execute(f"USE {_TEXT}")
     return connection
+
+
+def every_view(sql: str) -> str:
+    """Return a statement about all views, made of one about primary views."""
+    return re.sub(rf"\b(FROM|JOIN) ({'|'.join(_VIEWED)})\b", r"\1 every_\2", sql)
+
+
+def _has_others(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the lake has views that sums do not count: several observers saw the same."""
+    return connection.execute("SELECT 1 FROM sessions WHERE NOT is_primary LIMIT 1").fetchone() is not None
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection, *, primary: bool) -> None:
+    """Create the views `every_NAME`; with `primary`, let the others have primary views only."""
+    for name in _VIEWED:
+        if primary:
+            connection.execute(f"ALTER VIEW {name} RENAME TO every_{name}")
+        else:
+            connection.execute(f"CREATE VIEW every_{name} AS FROM memory.main.{name}")
+    for name in _VIEWED if primary else ():
+        kept = _OF_PRIMARY if name in ("messages", "quarantine") else _IS_PRIMARY
+        connection.execute(f"CREATE VIEW {name} AS {kept.format(name=name)}")
 
 
 def _confine(connection: duckdb.DuckDBPyConnection, limits: QueryLimits) -> None:

@@ -58,7 +58,7 @@ def summary(lake: Path) -> list[tuple[str, str]]:
         ("requests", f"{count(first.requests)} ({_came_back(first)})" if first.requests else "0"),
         ("deliveries", f"{count(first.deliveries)} ({count(first.acknowledged)} acknowledged)" if first.deliveries else "0"),
         ("violations", f"{count(first.violations)} ({many(first.errors, 'error')})" if first.violations else "0"),
-        ("noted, no violation", count(first.notes)),
+        ("noted, no violation", count(first.warnings + first.notes)),
         ("files", count(first.sources)),
         ("bytes", f"{count(first.size)} ({size(first.size)})" if first.size >= 1024 else count(first.size)),
     ]

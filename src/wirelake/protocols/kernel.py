@@ -214,7 +214,11 @@ def compiled(function: F) -> F:
 
 
 def fingerprint(function: Callable[..., object]) -> str:
-    """Hash everything that a kernel's compiled code consists of: its code, and the kernels and constants it uses, and they use."""
+    """Hash everything that a kernel's compiled code consists of.
+
+    That is its code and its module, which is imported when the compiled code is loaded, and the kernels and constants that it uses, and
+    they use.
+    """
     digest = blake2b(digest_size=16)
     for text in (repr(OPTIONS), *_ingredients(function, set())):
         digest.update(text.encode())
@@ -229,7 +233,7 @@ def _ingredients(function: object, seen: set[object]) -> Iterator[str]:
     seen.add(function)
     if function is copy:
         yield from _ingredients(memory_copy_type, seen)
-    yield function.__qualname__
+    yield f"{function.__module__}.{function.__qualname__}"
     yield from _code(function.__code__)
     used = [(name, function.__globals__[name]) for name in function.__code__.co_names if name in function.__globals__]
     cells = [cell.cell_contents for cell in function.__closure__ or ()]

@@ -138,8 +138,8 @@ def write(folder: Path, seed: int) -> list[Path]:
 
     paths = [folder / f"emp-{seed}-{part}.pcapng" for part in (1, 2)]
     lost_path = folder / f"emp-{seed}-lost.pcapng"
-    recorders = [Recorder(path, protocol="emp", clock=lambda: now) for path in paths]
-    lost = Recorder(lost_path, protocol="emp", clock=lambda: now)
+    recorders = [Recorder(path, protocol="emp", clock=lambda: now, observer="") for path in paths]
+    lost = Recorder(lost_path, protocol="emp", clock=lambda: now, observer="")
     live: list[tuple[_Connection, dict[Side, list[int]]]] = []
     opened = 0
     for step in range(MESSAGES):

@@ -37,8 +37,8 @@ def write(folder: Path, seed: int) -> list[Path]:
     dice, now = random.Random(f"event_mesh {seed}"), START + seed * 10_000 * SECOND
     paths = [folder / f"event_mesh-{seed}-{part}.pcapng" for part in (1, 2)]
     lost_path = folder / f"event_mesh-{seed}-lost.pcapng"
-    recorders = [Recorder(path, protocol="event_mesh", clock=lambda: now) for path in paths]
-    lost = Recorder(lost_path, protocol="event_mesh", clock=lambda: now)
+    recorders = [Recorder(path, protocol="event_mesh", clock=lambda: now, observer="") for path in paths]
+    lost = Recorder(lost_path, protocol="event_mesh", clock=lambda: now, observer="")
     connections = [_connection(dice, dice.choice([*recorders, lost]), number) for number in range(CONNECTIONS)]
     nodes = [dice.randbytes(16) for _ in range(NODES)]
     newcomers = nodes[: NODES // 2]

@@ -437,7 +437,9 @@ def _record(folder: Path, name: str, draw: random.Random, links: list[Iterator[S
     folder.mkdir(parents=True, exist_ok=True)
     now = [START_NS]
     paths = [folder / f"{name}-{index}.pcapng" for index in range(2)]
-    recorders = [Recorder(path, protocol="relink", overwrite=True, clock=lambda: now[0]) for path in paths]
+    for path in paths:
+        path.unlink(missing_ok=True)
+    recorders = [Recorder(path, protocol="relink", clock=lambda: now[0], observer="") for path in paths]
     tapes = [_Tape(recorders, draw, 10_000 + 20 * index, link) for index, link in enumerate(links)]
     while tapes:
         tape = draw.choice(tapes)

@@ -372,7 +372,7 @@ class _History:
 
     def recorder(self, name: str, max_bytes: int | None = None) -> Recorder:
         path = self.folder / f"wolpertinger-{self.seed}-{name}.pcapng"
-        return Recorder(path, protocol="wolpertinger", clock=lambda: self.now, flush_seconds=60, max_bytes=max_bytes)
+        return Recorder(path, protocol="wolpertinger", clock=lambda: self.now, flush_seconds=60, max_bytes=max_bytes, observer="")
 
     def wait(self, seconds: float) -> None:
         self.now += round(seconds * 1e9)

@@ -189,7 +189,9 @@ def write(folder: Path, seed: int) -> list[Path]:
     now = [START_NS + seed * 10**14]
 
     def recorder(name: str, max_bytes: int | None = None) -> Recorder:
-        return Recorder(folder / f"yamp-{seed}-{name}.pcapng", protocol="yamp", clock=lambda: now[0], flush_seconds=60, max_bytes=max_bytes)
+        return Recorder(
+            folder / f"yamp-{seed}-{name}.pcapng", protocol="yamp", clock=lambda: now[0], flush_seconds=60, max_bytes=max_bytes, observer=""
+        )
 
     folder.mkdir(parents=True, exist_ok=True)
     whole = [recorder("a"), recorder("b")]

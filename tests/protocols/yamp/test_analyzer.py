@@ -348,7 +348,8 @@ def lived(folder, side, steps):
     A step is bytes of the peer, a number of seconds to wait, or a function of the side that may return bytes of the peer.
     """
     begin = now = 1_700_000_000 * 10**9
-    recorder = Recorder(folder / "live.pcapng", protocol="yamp", clock=lambda: now, flush_seconds=60, overwrite=True)
+    (folder / "live.pcapng").unlink(missing_ok=True)
+    recorder = Recorder(folder / "live.pcapng", protocol="yamp", clock=lambda: now, flush_seconds=60)
     role, other = ("client", "server") if side.session.speaker is CLIENT else ("server", "client")
     transport = "udp" if side.session.options.datagrams else "tcp"
     connection = recorder.connection(role=role, transport=transport, local=("127.0.0.1", 1), remote=("127.0.0.1", 2))

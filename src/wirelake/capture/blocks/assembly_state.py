@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 import numpy as np
 
+from wirelake.capture.blocks.assemble import Sighting
 from wirelake.capture.blocks.block import Endpoint, Source, Span
 from wirelake.capture.blocks.flows import SESSION_ID_SIZE
 from wirelake.capture.blocks.stored_state import Count, End, FilePosition, Number, Record, check, check_places, check_spans, decode, encode
@@ -104,6 +105,10 @@ class AssemblyState(Record):
     pairs: list[PairState]
     met: list[Ref]
     """The table of pairs in its order."""
+    observer: str = ""
+    others: list[tuple[bytes, bytes]] = []
+    """Id of a source, and the state of what its observer saw of connections that others saw, too."""
+    seen: list[tuple[Count, list[Sighting]]] = []
 
 
 def encoded(assembly: Assembly) -> bytes:
@@ -129,6 +134,9 @@ def encoded(assembly: Assembly) -> bytes:
             [(numbers[id(tracked)], to_server) for tracked, to_server in tracker._waiting.values()],
             [PairState(*meetings[key], _name(pair), pair.unknown) for key, pair in pairs.items()],
             [(met[id(pair)], to_server) for pair, to_server in datagrams._pairs.values()],
+            assembly._observer,
+            [(source_id, other.take()) for source_id, other in assembly._others.items()],
+            list(assembly._seen.items()),
         )
     )
 
@@ -146,6 +154,11 @@ def restore(assembly: Assembly, content: bytes) -> None:
     assembly._starts[:] = [span.at for span in state.spans]  # in place: the accounting shares the list
     _restore_flows(assembly._flow_assembler._tracker, state)
     _restore_pairs(assembly._flow_assembler._datagrams, state)
+    assembly._observer, assembly._seen = state.observer, dict(state.seen)
+    known = (assembly._ports, assembly._sniff, assembly._dialect)
+    for source_id, other in state.others:
+        check(not state.observer, "an observer has observers")
+        assembly._others[source_id] = type(assembly).put(other, *known)
 
 
 def _end(end: Endpoint) -> End:

@@ -13,7 +13,7 @@ A block is a value; its Arrow form is `SCHEMA`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -47,6 +47,7 @@ __all__ = [
     "Unrecognised",
     "from_batch",
     "place",
+    "renamed",
     "source_of",
     "to_batch",
 ]
@@ -77,6 +78,20 @@ class Source(msgspec.Struct, frozen=True, gc=False):
     path: str
     id: bytes
     size: int
+    observer: str = ""
+    """The name of its observer, if one was given; else its bytes say who saw them."""
+    begins: int = 0
+    """When its first packet was seen, microseconds since 1970, if other captures may have the same connections; else 0."""
+
+    @property
+    def capture_observer(self) -> str:
+        """Who saw the packets of a capture that nobody named."""
+        return self.observer or f"capture-{self.id.hex()}"
+
+
+def renamed(source: Source, names: Mapping[bytes, str]) -> Source:
+    """Return a source with the path that `names` has for its id."""
+    return msgspec.structs.replace(source, path=names.get(source.id, source.path))
 
 
 SOURCE_SHIFT: Final = 48
@@ -121,10 +136,12 @@ class Flow(msgspec.Struct, frozen=True, gc=False):
     server: Endpoint
     known_by: str
     """How the protocol was recognised: `tag`, `port` or `bytes`."""
-    observed_by: str
+    observer_kind: str = msgspec.field(name="observed_by")  # the name in stored states
     """Where it was captured: `client`, `server` (a recording peer) or `wire` (a packet capture)."""
     dialect: tuple[str, ...] = ()
     """The flags of the protocol's limits that its bytes are read with, beyond the specification."""
+    observer: str = ""
+    """Who saw it: a recorder, or a name that was given; empty: the capture file in which its bytes are."""
 
 
 class FlowEvent(msgspec.Struct, frozen=True, gc=False):
@@ -230,6 +247,8 @@ SCHEMA: Final = pa.schema(
         pa.field("source", pa.string(), nullable=False),
         pa.field("source_id", pa.binary(), nullable=False),
         pa.field("source_size", pa.int64(), nullable=False),
+        pa.field("observer", pa.string(), nullable=False),
+        pa.field("begins", pa.int64(), nullable=False),
         pa.field("last", pa.bool_(), nullable=False),
         pa.field("data", pa.binary(), nullable=False),
         pa.field("segments", pa.binary(), nullable=False),
@@ -253,6 +272,8 @@ def to_batch(block: Block) -> pa.RecordBatch:
         block.source.path,
         block.source.id,
         block.source.size,
+        block.source.observer,
+        block.source.begins,
         block.last,
         block.data,
         np.ascontiguousarray(block.segments, np.int64).tobytes(),
@@ -266,11 +287,11 @@ def from_batch(batch: pa.RecordBatch) -> list[Block]:
     """Return the blocks of a record batch; `data` is not copied."""
     blocks = []
     for row in range(batch.num_rows):
-        source, source_id, size, last, data, segments, origins, notes = (column[row] for column in batch.columns)
+        source, source_id, size, observer, begins, last, data, segments, origins, notes = (column[row] for column in batch.columns)
         packed = _decoder.decode(notes.as_py())
         blocks.append(
             Block(
-                Source(source.as_py(), source_id.as_py(), size.as_py()),
+                Source(source.as_py(), source_id.as_py(), size.as_py(), observer.as_py(), begins.as_py()),
                 memoryview(data.as_buffer()),
                 np.frombuffer(segments.as_buffer(), np.int64).reshape(-1, SEGMENT_COLUMNS),
                 np.frombuffer(origins.as_buffer(), np.int64).reshape(-1, ORIGIN_COLUMNS),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, overload
 
@@ -15,11 +16,13 @@ import pyarrow as pa
 
 from wirelake.capture.blocks.block import Endpoint, Flow
 
-__all__ = ["SESSION_ID_SIZE", "FlowKind", "Flows", "Side", "interleaved"]
+__all__ = ["LINK_SIZE", "SESSION_ID_SIZE", "FlowKind", "Flows", "Side", "interleaved", "view_id"]
 
 Array = np.ndarray[Any, Any]
 
 SESSION_ID_SIZE: Final = 16
+LINK_SIZE: Final = 8
+"""Bytes at the start of a session's id that are equal for all observers of a link."""
 
 
 class FlowKind(NamedTuple):
@@ -28,8 +31,9 @@ class FlowKind(NamedTuple):
     protocol: str
     transport: str
     known_by: str
-    observed_by: str
+    observer_kind: str
     dialect: tuple[str, ...]
+    observer: str = ""
 
 
 class Side(NamedTuple):
@@ -74,8 +78,8 @@ class Flows(Sequence[Flow]):
         for side in (self.clients, self.servers):
             columns += [map(side.addresses.__getitem__, side.codes.tolist()), side.ports.tolist()]
         for name, kind, client, port, server, other in zip(*columns, strict=True):
-            protocol, transport, known_by, observed_by, dialect = self.kinds[kind]
-            yield Flow(name, protocol, transport, Endpoint(client, port), Endpoint(server, other), known_by, observed_by, dialect)
+            protocol, transport, *rest = self.kinds[kind]
+            yield Flow(name, protocol, transport, Endpoint(client, port), Endpoint(server, other), *rest)
 
     @overload
     def __getitem__(self, index: int) -> Flow: ...
@@ -86,9 +90,9 @@ class Flows(Sequence[Flow]):
     def __getitem__(self, index: int | slice) -> Flow | Flows:
         if isinstance(index, slice):
             return self.take(np.arange(len(self))[index])
-        protocol, transport, known_by, observed_by, dialect = self.kinds[self.kind_of[index]]
+        protocol, transport, *rest = self.kinds[self.kind_of[index]]
         client, server = (Endpoint(one.addresses[one.codes[index]], int(one.ports[index])) for one in (self.clients, self.servers))
-        return Flow(self.session_ids[index].tobytes(), protocol, transport, client, server, known_by, observed_by, dialect)
+        return Flow(self.session_ids[index].tobytes(), protocol, transport, client, server, *rest)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
@@ -122,6 +126,11 @@ class Flows(Sequence[Flow]):
     def are_distinct(self) -> bool:
         """Whether no two flows have the same session id."""
         return len(self.numbers) == len(self)
+
+
+def view_id(session_id: bytes, observer: str) -> bytes:
+    """Return the id of what one observer saw of a link or connection. Its first bytes are equal for all observers."""
+    return session_id[:LINK_SIZE] + blake2b(session_id + observer.encode(), digest_size=16 - LINK_SIZE, person=b"wirelake view").digest()
 
 
 def _side(ends: list[Endpoint]) -> Side:

@@ -107,6 +107,8 @@ def intern(data: Any, records: Any, table: Any, numbers: Any, places: Any) -> in
 class Unconfirmed(NamedTuple):
     """The end of what a recording peer sent, which had not left its machine when the connection broke."""
 
+    by: str
+    """The recording side."""
     since: int
     """Time of the record in which it begins, in microseconds since 1970."""
     detail: str
@@ -133,7 +135,9 @@ class Meaning(msgspec.Struct, frozen=True):
 class RecordingReader:
     """Turns windows of exported PDUs into blocks."""
 
-    def __init__(self, ports: Mapping[int, str], protocols: Collection[str] | None, accounting: Accounting) -> None:
+    def __init__(self, ports: Mapping[int, str], protocols: Collection[str] | None, accounting: Accounting, observer: str = "") -> None:
+        """`observer` is the name of the observer, if one was given. A recording without one is named after the role of its peer."""
+        self._observer = observer
         self._ports = ports
         self._protocols = protocols
         self._accounting = accounting
@@ -188,7 +192,7 @@ class RecordingReader:
             meaning = meanings[number]
             event = (meaning.event, meaning.by, meaning.detail, record[START])
             if (lost := meaning.unconfirmed) is not None:
-                before = ("unconfirmed", meaning.flow.observed_by if meaning.flow else "", lost.detail, record[START])
+                before = ("unconfirmed", lost.by, lost.detail, record[START])
                 events.append(FlowEvent(int(flow_of[number]), lost.since, base + record[START], *before))
             events.append(FlowEvent(int(flow_of[number]), record[TS], base + record[START], *event))
         return Block(source, memoryview(window)[:used], segments, origins, list(flows), events)
@@ -238,18 +242,19 @@ class RecordingReader:
         else:
             identity = session_id("exported", transport, client.address, client.port, server.address, server.port, protocol)
         dialect = tuple(words["dialect"].split(",")) if "dialect" in words else ()
-        flow = Flow(identity, protocol, transport, client, server, known_by, role, dialect)
+        observer = words.get("observer", "") or ("" if role == "wire" else role)
+        flow = Flow(identity, protocol, transport, client, server, known_by, role, dialect, self._observer or observer)
         what = words.get("event", "")
         if what not in _EVENTS:
             return Meaning(flow, to_server)
         by = "client" if what == "opened" else words.get("by", "")
         by = by if by in ("client", "server") else ""
-        return Meaning(flow, to_server, what, by, words.get("how", ""), _unconfirmed(words) if role != "wire" else None)
+        return Meaning(flow, to_server, what, by, words.get("how", ""), _unconfirmed(words, role) if role != "wire" else None)
 
 
-def _unconfirmed(words: Mapping[str, str]) -> Unconfirmed | None:
+def _unconfirmed(words: Mapping[str, str], role: str) -> Unconfirmed | None:
     """Return what the words of a closing record say of bytes that had not left; None if that is nothing, or no number."""
     size, since, confirmed = (words.get(name, "") for name in ("unconfirmed", "since", "confirmed"))
     if not all(word.isascii() and word.isdigit() and len(word) <= MAX_DIGITS for word in (size, since, confirmed)):
         return None
-    return Unconfirmed(int(since), f"bytes={int(size)} confirmed={int(confirmed)}")
+    return Unconfirmed(role, int(since), f"bytes={int(size)} confirmed={int(confirmed)}")

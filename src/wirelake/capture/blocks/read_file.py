@@ -133,7 +133,7 @@ class _Reading:
         self._accounting = Accounting((walk.at,))
         self._builder = BlockBuilder()
         self._flow_assembler = FlowAssembler(ports, sniff, self._builder, self._accounting, packet_filter, dialect)
-        self._recording_reader = RecordingReader(ports, protocols, self._accounting)
+        self._recording_reader = RecordingReader(ports, protocols, self._accounting, source.observer)
 
     def blocks(self) -> Iterator[Block]:
         """Yield all blocks. Each waits for the next step, so that the last can be marked."""

@@ -124,13 +124,15 @@ def read_split(
     with open_source(source) as file:
         if split.begin:
             reader.warm(_before(source, file, split, window))
-        walk = walk_split(source, file, split, window, hashed=not task.spans[-1].mark)
+        walk = walk_split(source, file, split, window, hashed=True)
         for step in walk.steps():
             yield from reader.step(step)
         if walk.at != split.end and split.growing:
             raise SourceChanged(source.path, walk.at, f"is not what it was: records ended at byte {split.end}")
         span = task.spans[-1]
-        mark = span.mark or walked_mark(source, walk, span)
+        mark = walked_mark(source, walk, span)
+        if span.mark not in (b"", mark):
+            raise SourceChanged(source.path, span.at, "has other bytes than when it was planned")
         yield from reader.finish(walk.at, file, mark, is_last=task.is_last)
 
 
@@ -158,7 +160,7 @@ class StepReader:
         self._partitioned = partitioned
         self._accounting = Accounting([span.at for span in spans])
         self._packer = Packer(source, rank, buckets, spans, self._accounting)
-        self._recording_reader = RecordingReader(ports, protocols, self._accounting)
+        self._recording_reader = RecordingReader(ports, protocols, self._accounting, source.observer)
 
     def warm(self, steps: Iterator[tuple[int, bytes, np.ndarray[Any, Any]]]) -> None:
         """Add the packets of windows before the walk (base, data, records)."""

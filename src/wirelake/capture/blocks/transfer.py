@@ -44,7 +44,7 @@ def to_batches(items: Iterable[PacketBatch | Partitioned | Block], buckets: int 
     """
     for number, item in enumerate(items):
         if isinstance(item, PacketBatch):
-            values: list[Any] = [item.source.path, item.source.id, item.source.size, False, b"", b"", b"", _encoder.encode(item.spans)]
+            values: list[Any] = [*msgspec.structs.astuple(item.source), False, b"", b"", b"", _encoder.encode(item.spans)]
             columns = [pa.array([value], field.type) for value, field in _with_types(values)]
             columns[_DATA] = _one_value(item.data)
             columns[_SEGMENTS] = _one_value(pack_integers(item.packets))
@@ -78,7 +78,7 @@ def from_batch(batch: pa.RecordBatch) -> Iterator[PacketBatch | Block]:
         if not single.column("is_packet_batch")[0].as_py():
             yield from block.from_batch(inner)
             continue
-        source = Source(*(inner.column(name)[0].as_py() for name in names[:3]))
+        source = Source(*(inner.column(name)[0].as_py() for name in names[: len(Source.__struct_fields__)]))
         packets = unpack_integers(inner.column("segments")[0].as_buffer(), PACKET_BATCH_COLUMNS)
         data = memoryview(inner.column("data")[0].as_buffer())
         rank, place, bucket = (single.column(name)[0].as_py() for name in ("rank", "place", "bucket"))

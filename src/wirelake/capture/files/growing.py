@@ -4,6 +4,9 @@ A `Position` has everything needed to continue reading a file where reading stop
 every file may: a writer that buffers can pause in the middle of a record for hours. So time alone never ends a file or a message. Only the
 user ends them (`--once`): then the rest of each file is read as it is.
 
+A file that was truncated may be written again, as `cp` and `scp` do over an existing file. While it is a prefix of what was read of it, it
+waits (`Offset.cut`). When it has all these bytes again, reading goes on after them. With other bytes it is another file.
+
 A file without a packet is read when it has not changed for a while. So is a compressed file whose stream is complete. Files are read in the
 order of their first packets, so that a connection that continues in the next file is read in order.
 """
@@ -61,6 +64,10 @@ class Position(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether it was read to its end, including a cut record."""
     is_quiet: bool = False
     """Whether it was read as a file that does not grow."""
+    prefixes: bytes = b""
+    """The hashes of its prefixes; see `identity.prefixes`."""
+    observer: str = ""
+    """The name of its observer, if one was given."""
 
 
 class Offset(msgspec.Struct, frozen=True):
@@ -71,6 +78,8 @@ class Offset(msgspec.Struct, frozen=True):
     """How often the user ended following, so that all files were read to their ends."""
     is_open: bool = False
     """Whether anything was read since."""
+    cut: tuple[str, ...] = ()
+    """Files that are shorter now than what was read of them, with the same bytes so far."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -93,7 +102,11 @@ class _FileStat(NamedTuple):
 class Follower:
     """Finds out, again and again, how far files can be read."""
 
-    def __init__(self, known: Iterable[KnownFile] = (), *, settle: float = 0.0, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, known: Iterable[KnownFile] = (), *, settle: float = 0.0, now: Callable[[], float] = time.time, observer: str = ""
+    ) -> None:
+        """`observer` is the name of the observer of files that are not known."""
+        self._observer = observer
         self._known = {one.source.id: one for one in known}
         self._settle = settle
         """Seconds without a change after which a compressed file, or one without a packet, is read."""
@@ -104,6 +117,12 @@ class Follower:
         """Path -> its stat, its position, and the id of its beginning when it was last identified."""
         self._here: dict[bytes, tuple[KnownFile, Position]] = {}
         """Unread files found in this round so far, by id."""
+        self._cut: dict[str, tuple[_FileStat, bool]] = {}
+        """Files of this round that wait until they have again what was read of them: their stat, and whether they could be compared."""
+        self._cut_before: dict[str, tuple[_FileStat, bool]] = {}
+        """The same of the round before."""
+        self._paths: dict[bytes, str] = {}
+        """Id -> path, of files of this round that have all that was read of them."""
         self._torn: dict[bytes, _FileStat] = {}
         """Compressed files whose stream was not complete, with their stat then."""
 
@@ -112,7 +131,7 @@ class Follower:
         positions = list({position.id: position for position in reversed(self._look_at(paths, start))}.values())
         positions.sort(key=lambda position: (position.begins, position.path))
         # The last one first: a recorder that writes the next file has finished the one before.
-        sizes = {position.id: stat for position in reversed(positions) if (stat := _measure(position.path)) is not None}
+        sizes = {position.id: stat for position in reversed(positions) if (stat := self._size(position.path)) is not None}
         files, left, count = [], limits.bytes or EVERYTHING, limits.files or EVERYTHING
         for position in positions:
             moved = position
@@ -125,9 +144,10 @@ class Follower:
         self._known |= {position.id: self._as_known(position) for position in files if position.at}
         is_open = start.is_open or bool(micro_batches(start, Offset(tuple(files))))
         is_over = all(position.is_over and (position.id not in sizes or sizes[position.id].size <= position.at) for position in files)
+        cut = tuple(sorted(self._cut))
         if is_open and is_over and self._is_last:
-            return Offset(tuple(files), start.settled + 1)
-        return Offset(tuple(files), start.settled, is_open)
+            return Offset(tuple(files), start.settled + 1, cut=cut)
+        return Offset(tuple(files), start.settled, is_open, cut)
 
     def has_more(self, start: Offset, paths: Iterable[str]) -> bool:
         """Whether bytes wait, or a file has unread bytes."""
@@ -136,16 +156,21 @@ class Follower:
         return start.is_open or any((stat and stat.size > one.at) or (not one.at and one.id not in places) for one, stat in sizes)
 
     def unread(self, start: Offset) -> list[tuple[str, int, int]]:
-        """Return files that end in a cut record: path, how far each was read, and its size."""
+        """Return files that end in a cut record, or were truncated: path, how far each was read, and its size."""
         sizes = [(one, _measure(one.path)) for one in start.files]
-        return [(one.path, one.at, stat.size) for one, stat in sizes if stat is not None and stat.size > one.at]
+        return [(one.path, one.at, stat.size) for one, stat in sizes if stat is not None and stat.size != one.at]
+
+    def _size(self, path: str) -> _FileStat | None:
+        """Return the stat of a file; of a truncated one, the stat that it was compared with."""
+        return self._cut[path][0] if path in self._cut else _measure(path)
 
     def _is_quiet(self, stat: _FileStat) -> bool:
         return self._now() - stat.changed >= self._settle
 
     def _look_at(self, paths: Iterable[str], start: Offset) -> list[Position]:
         """Return the positions of files, the longest first: a shorter copy is the same file."""
-        places, self._here = {one.id: one for one in start.files}, {}
+        places, self._here, self._paths = {one.id: one for one in start.files}, {}, {}
+        self._cut_before, self._cut = self._cut, {}
         measured = [(-stat.size, path, stat) for path in paths if (stat := _measure(path)) is not None]
         return [one for _, path, stat in sorted(measured) if (one := self._look(path, stat, places)) is not None]
 
@@ -153,15 +178,20 @@ class Follower:
         """Return the position of a file; None while it cannot be identified."""
         before = self._looks.get(path)
         position: Position | None
-        if before is not None and before[0] == stat and before[1] is not None:
+        if self._cut_before.get(path) == (stat, True):
+            self._cut[path] = (stat, True)
+            return places.get(before[1].id) if before is not None and before[1] is not None else None
+        if before is not None and before[0] == stat and before[1] is not None and path not in self._cut_before:
             position = places.get(before[1].id, before[1])
         else:
             try:
                 source = identity.identify(path)
-                position = self._grown(source, stat, places) or self._identify(source, places, is_quiet=self._is_quiet(stat))
+                position = self._grown(source, stat, places) or self._identify(source, places, stat)
             except CaptureError:  # it is gone again
                 return None
             self._looks[path] = (stat, position, source.id)
+        if position is not None and position.at <= stat.size:
+            self._paths.setdefault(position.id, path)
         if position is not None and not position.at and position.path == path:
             self._here.setdefault(position.id, (KnownFile(Source(path, position.id, stat.size), stat.size, is_here=True), position))
         return position
@@ -178,15 +208,19 @@ class Follower:
             or before is None
             or not before.at
             or began != source.id
+            or source.path in self._cut_before  # then all of it is compared
             or last_stat.number != stat.number
             or last_stat.size > stat.size
         ):
             return None
         return before if stat.size >= before.at and before.path == source.path and identity.mark(source, before.at) == before.mark else None
 
-    def _identify(self, source: Source, places: dict[bytes, Position], *, is_quiet: bool) -> Position | None:
+    def _identify(self, source: Source, places: dict[bytes, Position], stat: _FileStat) -> Position | None:
         begins = identity.beginning(source)
         known = self._known | {one.id: self._as_known(one) for one in places.values() if one.at}
+        for id_, path in self._paths.items():  # it may have been renamed
+            if id_ in known:
+                known[id_] = msgspec.structs.replace(known[id_], source=msgspec.structs.replace(known[id_].source, path=path))
         by_path: dict[str, list[KnownFile]] = {}
         for one in known.values():
             by_path.setdefault(one.source.path, []).append(one)
@@ -194,15 +228,35 @@ class Follower:
         for id_, (waiting, _) in self._here.items():
             by_id[id_] = [*by_id.get(id_, []), waiting]
         match = identity.place(source, by_path, by_id)
-        if begins is None and not is_quiet and not match.end:
+        if not match.is_known and (cut := self._cut_of(source, by_path.get(source.path, []), stat)) is not None:
+            return places.get(cut.source.id)
+        if begins is None and not self._is_quiet(stat) and not match.end:
             return None  # its beginning is not written yet
         if match.source.id in places:
             return msgspec.structs.replace(places[match.source.id], path=source.path)
         if match.source.id in self._here:
             return self._here[match.source.id][1]
         here = (match.end, _walked(source, match.end)) if match.end else (0, None)
-        mark = identity.mark(source, match.end) if match.end else b""
-        return Position(source.path, match.source.id, begins.ts if begins else 0, here, *_at(here, match.end, mark))
+        mark, prefixes = (identity.mark(source, match.end), identity.prefixes(source, match.end)) if match.end else (b"", b"")
+        fields = _at(here, match.end, mark)
+        position = Position(source.path, match.source.id, begins.ts if begins else 0, here, *fields)
+        observer = known[match.source.id].source.observer if match.source.id in known else self._observer
+        return msgspec.structs.replace(position, prefixes=prefixes, observer=observer)
+
+    def _cut_of(self, source: Source, here: list[KnownFile], stat: _FileStat) -> KnownFile | None:
+        """Return the known file that was at this path and longer, if this may be a part of it.
+
+        A compressed file of which nothing can be compared, with a complete stream, is another one. What was compared while it was even
+        shorter is not compared again: when it is long enough, everything is.
+        """
+        last = self._cut_before.get(source.path, (stat, False))[0]
+        since = last.size if last.number == stat.number and last.size < stat.size else 0
+        for known in reversed(here):
+            is_cut = identity.is_cut(source, known, since)
+            if is_cut or (is_cut is None and not (self._is_quiet(stat) and self._is_whole(source, stat))):
+                self._cut[source.path] = (stat, is_cut is not None)
+                return known
+        return None
 
     def _advance(self, position: Position, stat: _FileStat, limit: int) -> Position:
         """Move a position on: as far as whole records go, or to the end of a file that is complete."""
@@ -221,17 +275,22 @@ class Follower:
             if end == position.at:
                 return position
             mark, digest = identity.mark(source, end), identity.content(source, position.at, end - position.at)
+            is_long = position.prefixes and position.at >= identity.PREFIXES[-1]
+            prefixes = position.prefixes if is_long else identity.prefixes(source, end)
         except CaptureError:  # it is gone, or was truncated: the next round identifies it again
             return position
         here = (end, container)
         if is_whole and end >= size:
             over = Position(position.path, position.id, position.begins, position.base, *_at(here, size, mark))
-            return msgspec.structs.replace(over, is_over=True, is_quiet=True, since=position.at, digest=digest)
+            return msgspec.structs.replace(
+                over, observer=position.observer, is_over=True, is_quiet=True, since=position.at, digest=digest, prefixes=prefixes
+            )
         warm, near = (position.near, here) if position.near[0] <= end - WARM else (position.warm, position.near)
         starts = (*position.spans, position.at)
         first = max((number for number, at in enumerate(starts) if at <= end - REACH), default=0)
         fields = (end, size, mark, position.at, digest, here[1], warm, near, starts[first:])
-        return Position(position.path, position.id, position.begins, position.base, *fields, is_quiet=is_whole)
+        moved = Position(position.path, position.id, position.begins, position.base, *fields, is_quiet=is_whole, prefixes=prefixes)
+        return msgspec.structs.replace(moved, observer=position.observer)
 
     def _as_known(self, position: Position) -> KnownFile:
         """Return a position as a known file, with the hashes of its bytes."""
@@ -241,23 +300,26 @@ class Follower:
         )
         if position.digest and position.at > position.since:
             spans = (*spans, (position.since, position.at - position.since, position.digest))
-        return KnownFile(Source(position.path, position.id, position.at), position.at, position.mark, spans)
+        source = Source(position.path, position.id, position.at, position.observer)
+        return KnownFile(source, position.at, position.mark, spans, position.prefixes)
 
     def _is_complete(self, position: Position, source: Source, stat: _FileStat) -> bool:
         """Whether a quiet file is read whole: it is compressed with a complete stream, or is no capture."""
-        if not self._is_quiet(stat) or position.at:
-            return False
+        return self._is_quiet(stat) and not position.at and self._is_whole(source, stat)
+
+    def _is_whole(self, source: Source, stat: _FileStat) -> bool:
+        """Whether nothing is missing at the end of a file, as far as it shows: a complete stream, or no capture."""
         with open_source(source) as file:
             if not isinstance(file, Compressed):
                 head = file.window(0, HEAD_SIZE)
                 return len(head) == HEAD_SIZE and not capture_kind(head)
-            if self._torn.get(position.id) == stat:
+            if self._torn.get(source.id) == stat:
                 return False
             at = 0
             while not file.is_end(at):
                 at += len(file.window(at, WINDOW))
             if file.broken:
-                self._torn[position.id] = stat
+                self._torn[source.id] = stat
             return not file.broken
 
     def _walk(self, position: Position, source: Source, stat: _FileStat, limit: int, *, growing: bool) -> tuple[int, ContainerState | None]:
@@ -304,12 +366,16 @@ def micro_batches(start: Offset, end: Offset) -> list[ReadTask]:
     for rank, position in enumerate(end.files):
         fresh = Position(position.path, position.id, position.begins, position.base, *_at(position.base, position.base[0], b""))
         old = before.get(position.id, fresh)
-        if position.at < old.at or (position.at == old.at and position.is_over == old.is_over):
+        if position.at < old.at or (position.at == old.at and (position.is_over == old.is_over or position.path in end.cut)):
             continue
         starts = [*old.spans, old.at]
         spans = [Span(at, stop - at) for at, stop in zip(starts, [*starts[1:], position.at], strict=True)]
         if position.since == old.at:
             spans[-1] = msgspec.structs.replace(spans[-1], mark=position.digest)
         split = Split(old.at, EVERYTHING if position.is_over else position.at, old.known, old.warm, growing=not position.is_quiet)
-        tasks.append(ReadTask(Source(position.path, position.id, position.size), split, spans, position.is_over, rank))
+        tasks.append(
+            ReadTask(
+                Source(position.path, position.id, position.size, position.observer, position.begins), split, spans, position.is_over, rank
+            )
+        )
     return tasks

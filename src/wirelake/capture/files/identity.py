@@ -25,6 +25,7 @@ from wirelake.errors import CaptureError
 
 __all__ = [
     "BEGINNING",
+    "PREFIXES",
     "Beginning",
     "Hashed",
     "KnownFile",
@@ -32,9 +33,11 @@ __all__ = [
     "beginning",
     "content",
     "identify",
+    "is_cut",
     "mark",
     "namesake",
     "place",
+    "prefixes",
 ]
 
 BEGINNING: Final = 64 << 10
@@ -44,7 +47,10 @@ Without a packet, so many bytes are hashed at each end.
 """
 MARKED: Final = 4 << 10
 """Bytes before an offset that a mark hashes."""
+PREFIXES: Final = tuple(1 << power for power in range(4, 17))
+"""Lengths of prefixes that are hashed: a truncated file is compared with what was read of it, by half of its bytes or 64 KiB."""
 _ID_SIZE: Final = 8
+_PREFIX_SIZE: Final = 4
 _CHUNK: Final = 4 << 20
 """Bytes that are compared or hashed at a time."""
 _HASH_SIZES: Final = (HASH_SIZE, OLDER_HASH_SIZE)
@@ -65,6 +71,8 @@ class KnownFile(msgspec.Struct, frozen=True):
     """The hash of its last bytes, if only that is to be compared."""
     spans: tuple[Hashed, ...] = ()
     """What was read, in order."""
+    prefixes: bytes = b""
+    """The hashes of its prefixes, if it was followed; see `prefixes`."""
     is_here: bool = False
     """Whether it is about to be read: then its file is compared itself."""
 
@@ -149,6 +157,29 @@ def _content(plain: Bytes, at: int, length: int, size: int = HASH_SIZE) -> bytes
         digest.update(data)
         at += len(data)
     return digest.digest()
+
+
+def prefixes(source: Source, end: int) -> bytes:
+    """Hash the prefixes of a file, of all lengths in `PREFIXES` up to `end`."""
+    with open_plain(source) as plain:
+        data = plain.window(0, min(end, PREFIXES[-1]))
+    return b"".join(blake2b(data[:length], digest_size=_PREFIX_SIZE).digest() for length in PREFIXES if length <= len(data))
+
+
+def is_cut(source: Source, known: KnownFile, since: int = 0) -> bool | None:
+    """Whether a file is shorter than what was read of it, and has the same bytes so far: it was truncated, and may be written again.
+
+    Spans that end by `since` were compared before. None: nothing of the file can be compared.
+    """
+    inside = [span for span in known.spans if span[0] + span[1] <= source.size]
+    if source.size >= known.end or not _agrees(source, [span for span in inside if span[0] + span[1] > since]):
+        return False
+    if beginning(source) and known.source.id not in {namesake(source, number).id for number in range(_SPARE)}:
+        return False
+    there = prefixes(source, source.size)
+    if not source.size or known.prefixes:
+        return known.prefixes.startswith(there)
+    return True if inside or beginning(source) else None
 
 
 def namesake(source: Source, number: int) -> Source:

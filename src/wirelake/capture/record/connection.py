@@ -69,7 +69,12 @@ class Connection:
         self._protocol = protocol
         self._transport = transport
         self._ends = (local, remote)
-        self._words = {"connection": name.hex(), "role": role, "transport": "" if transport in _SAID_BY_PORT_TYPE else transport}
+        self._words = {
+            "connection": name.hex(),
+            "observer": recorder.observer,
+            "role": role,
+            "transport": "" if transport in _SAID_BY_PORT_TYPE else transport,
+        }
         self._dialect = dialect
         self._sent: deque[_Chunk] = deque()
         """What was sent last: at most `MOST_CHUNKS`."""

@@ -3,8 +3,8 @@
 A record is a list of tags, an end tag, and the payload. A tag has two bytes of type and two of length, big-endian. Values are padded to
 four bytes, and the length counts the padding, as Wireshark writes them.
 
-Our recordings add an info text of `key=value` words: `connection`, `role`, `dialect` where a peer departs from its specification, and
-`event` on records without payload. Values are percent-encoded, so that a space does not end one.
+Our recordings add an info text of `key=value` words: `connection`, `observer` (the name of the recorder), `role`, `dialect` where a peer
+departs from its specification, and `event` on records without payload. Values are percent-encoded, so that a space does not end one.
 
 Live peers record with this module, so it does not import numpy.
 """

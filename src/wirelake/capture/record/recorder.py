@@ -46,7 +46,7 @@ from wirelake.errors import CaptureError, UsageError
 __all__ = [
     "FLUSH_BYTES",
     "FLUSH_SECONDS",
-    "PRIVATE_TRANSPORTS",
+    "MODE",
     "SHOWN_BY_WIRESHARK",
     "CallLater",
     "Connection",
@@ -67,16 +67,16 @@ FLUSH_SECONDS: Final = 0.5
 """Seconds that a record may wait in memory before the recorder writes it."""
 SHOWN_BY_WIRESHARK: Final = (256 << 10) - 8192
 """The longest chunk that is sure to open in Wireshark: its limit, less space for the tags."""
-PRIVATE_TRANSPORTS: Final = frozenset(["tls", "wss", "quic", "dtls", "xmpp"])
-"""Transports that encrypt. A recording of them has the plaintext, so only its owner may read it."""
+MODE: Final = 0o600
+"""The mode of a recording: it has what was encrypted on its way, and credentials, so only its owner may read it."""
 
 
 class Recorder:
     """Writes one recording, in one file or, with a limit on size or age, in several.
 
     Several files are named `name.pcapng`, `name-0001.pcapng`, … Each can be read alone, and a connection continues in the next file under
-    the same id. What was flushed survives a crash. An existing recording is overwritten only with `overwrite`. With `private`, or once a
-    connection was encrypted, only the owner of the files may read them (mode 0600).
+    the same id. What was flushed survives a crash. Files are created with `mode`. An existing file is never written, and no link is
+    followed; only a FIFO or a device may be there.
     """
 
     def __init__(
@@ -86,8 +86,7 @@ class Recorder:
         protocol: str = "",
         max_bytes: int | None = None,
         max_seconds: float | None = None,
-        overwrite: bool = False,
-        private: bool = False,
+        mode: int = MODE,
         application: str = "wirelake",
         max_record: int = SHOWN_BY_WIRESHARK,
         flush_bytes: int = FLUSH_BYTES,
@@ -96,15 +95,17 @@ class Recorder:
         watch: Callable[[bytes], None] | None = None,
         clock: Callable[[], int] = time.time_ns,
         new_id: Callable[[], bytes] = lambda: secrets.token_bytes(8),
+        observer: str | None = None,
     ) -> None:
+        """Open the first file. `observer` names what this recorder saw, in all its files; None: at random, empty: not at all."""
+        self.observer = secrets.token_hex(4) if observer is None else observer
         self._path = Path(path)
         self._watch = watch
         self._protocol = protocol
         self._max_bytes = max_bytes
         self._max_nanoseconds = None if max_seconds is None else int(max_seconds * 1e9)
-        self._overwrite = overwrite
         self._preamble = build_section(application) + build_interface(LINK_EXPORTED)
-        self._private = private
+        self._mode = mode
         self._max_record = max_record
         self._flush_bytes = flush_bytes
         self._flush_seconds = flush_seconds
@@ -157,8 +158,6 @@ class Recorder:
         protocol = protocol or self._protocol
         if not protocol:
             raise UsageError("no protocol to record: pass protocol= to Recorder() or to connection()")
-        if transport in PRIVATE_TRANSPORTS:
-            self._make_private()
         name = self._new_id() if connection_id is None else connection_id
         return Connection(self, protocol, role, transport, local, remote, name, dialect)
 
@@ -262,23 +261,21 @@ class Recorder:
         while True:
             self._number += 1
             path = self._path.with_name(f"{self._path.stem}-{self._number:04d}{self._path.suffix}")
-            if self._overwrite or not path.exists():
+            if not os.path.lexists(path):
                 break
         self._open(path)
 
     def _open(self, path: Path) -> None:
         try:
-            if not self._overwrite and _holds_something(path):
-                self._fail("there is already a recording here", path)
-                return
-            mode = 0o600 if self._private else 0o644
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_CLOEXEC", 0), mode)
+            self._descriptor = _create(path, self._mode)
+        except FileExistsError:
+            kind = "a link" if path.is_symlink() else "a file"
+            self._fail(f"cannot record: {kind} is already here, and is left as it is: choose another name, or move it away", path)
+            return
         except OSError as error:
             self._fail(f"cannot record: {error.strerror or error}", path)
             return
         self._paths.append(path)
-        if self._private:
-            self._restrict()  # the file may have been there before, with another mode
         self._opened = self._clock()
         self._waiting = [self._preamble]
         self._waiting_bytes = self._size = len(self._preamble)
@@ -297,20 +294,6 @@ class Recorder:
                 written += count
         except OSError as error:
             self._fail(f"cannot record: {error.strerror or error}", offset=written)
-
-    def _make_private(self) -> None:
-        """Let only the owner read the files from now on; the current one holds nothing secret yet."""
-        with self._lock:
-            if not self._private:
-                self._private = True
-                self._restrict()
-
-    def _restrict(self) -> None:
-        if self._descriptor >= 0 and stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-            try:
-                os.fchmod(self._descriptor, 0o600)
-            except OSError as error:  # a file system without modes
-                log.warning("%s: others may read this recording: %s", self._paths[-1], error.strerror or error)
 
     def _close_file(self) -> None:
         if self._cancel_timer is not None:
@@ -351,10 +334,19 @@ def _call_later(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
     return timer.cancel
 
 
-def _holds_something(path: Path) -> bool:
-    """Whether writing would destroy a file that is not empty; a pipe or a device does not count."""
+def _create(path: Path, mode: int) -> int:
+    """Create a file, or open a FIFO or a device; raises FileExistsError for anything else that is there."""
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        found = path.stat()
-    except FileNotFoundError:
-        return False
-    return stat.S_ISREG(found.st_mode) and found.st_size > 0
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, MODE & mode)
+    except FileExistsError:
+        there = path.lstat().st_mode
+        if not (stat.S_ISFIFO(there) or stat.S_ISCHR(there)):
+            raise
+        return os.open(path, flags)
+    if mode != MODE:
+        try:
+            os.fchmod(descriptor, mode)  # whatever the umask is
+        except OSError as error:  # a file system without modes
+            log.warning("%s: has not the mode %o: %s", path, mode, error.strerror or error)
+    return descriptor

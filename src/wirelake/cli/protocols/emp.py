@@ -81,7 +81,7 @@ async def _serve(
     async def on_data(peer: Peer, data: DataReceived) -> None:
         show(peer, data)
 
-    with recording(record, "emp", address) as recorder:
+    with recording(record, "emp") as recorder:
         options = emp.Options(
             **live_limits("emp", limits),
             application_types=frozenset(range(128, 256)),
@@ -184,7 +184,7 @@ async def _connected(address: str, limits: Limits, ca_file: Path | None, insecur
     from wirelake.peers.emp import Options, connect  # noqa: PLC0415 - imported when it is used
 
     tls = client_context(ca_file=ca_file, verify=not insecure) if address.startswith("tls://") else None
-    with recording(record, "emp", address) as recorder:
+    with recording(record, "emp") as recorder:
         async with connect(address, tls=tls, options=Options(**live_limits("emp", limits), recorder=recorder)) as peer:
             yield peer
 

@@ -116,7 +116,7 @@ def send(address: str, name: str, values: tuple[str, ...], as_text: bool, urgent
 
         scheme, _, rest = address.partition("://")
         here = f"{scheme}://[::]:0" if rest.startswith("[") else f"{scheme}://0.0.0.0:0"
-        with recording(more["record"], "event_mesh", address) as recorder:
+        with recording(more["record"], "event_mesh") as recorder:
             options = _options(more, here, hello_interval=None, heartbeat_interval=None, recorder=recorder)
             async with node(here, credentials=_credentials(more), options=options, peers=[address]) as one:
                 message_id = await one.publish(name, *carried, urgent=urgent, compressed=compress)
@@ -153,7 +153,7 @@ async def _stay(
     from wirelake.protocols.event_mesh.options import RelayRule  # noqa: PLC0415
     from wirelake.protocols.event_mesh.security.trust import Policy  # noqa: PLC0415
 
-    with recording(more["record"], "event_mesh", address) as recorder:
+    with recording(more["record"], "event_mesh") as recorder:
         options = _options(
             more,
             address,

@@ -113,7 +113,7 @@ async def _serve(
             if not quiet:
                 _show(message)
 
-    with recording(record, "relink", address) as recorder:
+    with recording(record, "relink") as recorder:
         options = relink.Options(**live_limits("relink", limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
         tls = None if cert is None else server_context(cert, key)
         async with relink.serve(address, {endpoint: take}, options=options, limits=limited, tls=tls) as listener:
@@ -162,7 +162,7 @@ def send(
         raise UsageError(f"--channel {channel}: hex digits are needed") from None
 
     async def tell() -> None:
-        with recording(record, "relink", address) as recorder:
+        with recording(record, "relink") as recorder:
             options = relink.Options(**live_limits("relink", limits), recorder=recorder, close_timeout=timeout)
             tls = _tls(address, ca_file, insecure)
             async with relink.connect(address, _endpoint(endpoint, id_sizes, transactions), options=options, tls=tls) as link:
@@ -197,7 +197,7 @@ def listen(
     from wirelake.peers import relink  # noqa: PLC0415 - imported when it is used
 
     async def hear() -> None:
-        with recording(record, "relink", address) as recorder:
+        with recording(record, "relink") as recorder:
             options = relink.Options(**live_limits("relink", limits), on_event=_tell, recorder=recorder, close_timeout=2.0)
             tls = _tls(address, ca_file, insecure)
             async with relink.connect(

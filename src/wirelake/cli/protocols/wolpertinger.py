@@ -120,7 +120,7 @@ def serve(
         from wirelake.peers import wolpertinger  # noqa: PLC0415 - imported when it is used
         from wirelake.peers.wolpertinger.demo_component import Demo  # noqa: PLC0415
 
-        with recording(record, "wolpertinger", address) as recorder:
+        with recording(record, "wolpertinger") as recorder:
             shown = options if quiet else msgspec.structs.replace(options, on_call=_show_call, on_event=_show_event)
             recorded = msgspec.structs.replace(shown, recorder=recorder, key_log=key_log)
             tls = server_context(cert, key) if cert is not None else client_context(ca_file=ca_file) if is_login else None
@@ -231,7 +231,7 @@ async def _connected(
     _make_log(key_log)
     wants_tls = address.partition("://")[0] in (*ENCRYPTED, XMPP)
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
-    with recording(record, "wolpertinger", address) as recorder:
+    with recording(record, "wolpertinger") as recorder:
         options = msgspec.structs.replace(
             _options(cluster_key, None, limits, dotnet=dotnet),
             recorder=recorder,

@@ -95,7 +95,7 @@ async def _serve(
         service.otherwise(lambda _, asked: asked.body)
     if not quiet:
         service.on(">", _show_event)
-    with recording(record, "yamp", address) as recorder:
+    with recording(record, "yamp") as recorder:
         options = msgspec.structs.replace(options, service=service, recorder=recorder, on_request=None if quiet else _show_request)
         async with yamp.serve(address, options=options, limits=limited, tls=None if cert is None else server_context(cert, key)) as server:
             say(f"listening at {server.address}; Ctrl-C ends it")
@@ -226,7 +226,7 @@ async def _connected(
 
     wants_tls = follow or address.partition("://")[0] in ENCRYPTED
     tls = client_context(ca_file=ca_file, verify=not insecure) if wants_tls else None
-    with recording(record, "yamp", address) as recorder:
+    with recording(record, "yamp") as recorder:
         recorded = msgspec.structs.replace(options, recorder=recorder)
         async with connect(address, service, options=recorded, tls=tls, follow_redirects=follow) as peer:
             yield peer

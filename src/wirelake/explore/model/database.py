@@ -41,7 +41,7 @@ SELECT
     any_value(client_port) AS client_port,
     any_value(server_address) AS server_host,
     any_value(server_port) AS server_port,
-    any_value(observed_by) AS observed_by,
+    any_value(observer_kind) AS observer_kind,
     address(any_value(client_address), any_value(client_port)) AS client,
     address(any_value(server_address), any_value(server_port)) AS server
 FROM connections
@@ -69,7 +69,8 @@ class _Opened:
         self.connection.execute(_ADDRESS)
         self.connection.execute(_ENDS.format(name="ends"))
         self.narrowing: Narrowing | None = None
-        if has_many_files(seen):
+        # Planning knows no views of views: where several observers saw the same, questions read all files.
+        if has_many_files(seen) and not self._has_others():
             plans = self._stack.enter_context(planning(replace(limits, megabytes=memory)))
             plans.execute(_ADDRESS)
             plans.execute(_ENDS.format(name=f"{SCANNED}.ends"))
@@ -77,6 +78,10 @@ class _Opened:
             self.narrowing = Narrowing(seen, plans)
         sql, files = spans_sql(seen.files("messages"))
         self.connection.execute(sql, [files] if files else None)
+
+    def _has_others(self) -> bool:
+        """Whether there are views that are not primary."""
+        return self.connection.execute("SELECT 1 FROM every_sessions WHERE NOT is_primary LIMIT 1").fetchone() is not None
 
     def close_if_idle(self) -> None:
         """Close it if it was replaced and nobody reads it."""

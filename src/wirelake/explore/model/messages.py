@@ -13,6 +13,7 @@ from wirelake.explore.filters import Filter
 from wirelake.explore.model.conditions import Condition, all_of, between, condition
 from wirelake.explore.model.rows import EXCERPT_BYTES, Missing, column_names, excerpt, identifier, plain
 from wirelake.explore.model.windows import EARLIEST, LATEST, Window, has_untimed, windows
+from wirelake.explore.query import every_view
 
 if TYPE_CHECKING:
     import duckdb
@@ -179,22 +180,31 @@ _ORDERS: Final = {
 
 
 def lines(
-    connection: duckdb.DuckDBPyConnection, where: Condition, *, limit: int = PAGE_ROWS, offset: int = 0, newest_first: bool = False
+    connection: duckdb.DuckDBPyConnection,
+    where: Condition,
+    *,
+    limit: int = PAGE_ROWS,
+    offset: int = 0,
+    newest_first: bool = False,
+    every: bool = False,
 ) -> list[Line]:
-    """Return the first messages of a condition, in order of time."""
-    return _lines(connection, _keys(connection, where, limit=limit, offset=offset, newest_first=newest_first), newest_first=newest_first)
+    """Return the first messages of a condition, in order of time; with `every`, also those of views that are not primary."""
+    keys = _keys(connection, where, limit=limit, offset=offset, newest_first=newest_first, every=every)
+    return _lines(connection, keys, newest_first=newest_first, every=every)
 
 
 Key = tuple[bytes, int | None]
 """The id and the time of a message."""
 
 
-def _keys(connection: duckdb.DuckDBPyConnection, where: Condition, *, limit: int, newest_first: bool, offset: int = 0) -> list[Key]:
-    sql = _KEYS.format(where=where.sql, order=_ORDERS[newest_first][0], limit=limit, offset=offset)
+def _keys(
+    connection: duckdb.DuckDBPyConnection, where: Condition, *, limit: int, newest_first: bool, offset: int = 0, every: bool = False
+) -> list[Key]:
+    sql = (every_view(_KEYS) if every else _KEYS).format(where=where.sql, order=_ORDERS[newest_first][0], limit=limit, offset=offset)
     return connection.execute(sql, list(where.values)).fetchall()
 
 
-def _lines(connection: duckdb.DuckDBPyConnection, keys: list[Key], *, newest_first: bool) -> list[Line]:
+def _lines(connection: duckdb.DuckDBPyConnection, keys: list[Key], *, newest_first: bool, every: bool = False) -> list[Line]:
     """The lines of these messages, in order of time."""
     times = [ts for _, ts in keys if ts is not None]
     if not keys:
@@ -208,7 +218,9 @@ def _lines(connection: duckdb.DuckDBPyConnection, keys: list[Key], *, newest_fir
         if len(times) <= MOST_TIMES:
             ranges["seen"] = f"m.ts IN (SELECT make_timestamptz(unnest($times::BIGINT[]))) AND {ranges['seen']}"
             values["times"] = times
-    found = connection.execute(_LINES.format(page_order=_ORDERS[newest_first][1], **ranges), values).fetchall()
+    found = connection.execute(
+        (every_view(_LINES) if every else _LINES).format(page_order=_ORDERS[newest_first][1], **ranges), values
+    ).fetchall()
     return [_line(row) for row in found]
 
 
@@ -287,12 +299,12 @@ def count(connection: duckdb.DuckDBPyConnection, wanted: Filter) -> int:
 def one(connection: duckdb.DuckDBPyConnection, message_id: str) -> Message:
     """Return one message with every field. Raises Missing."""
     wanted = identifier(message_id, "message")
-    found = lines(connection, Condition("m.message_id = ?", (wanted,)), limit=1)
+    found = lines(connection, Condition("m.message_id = ?", (wanted,)), limit=1, every=True)
     if not found:
         raise Missing(f"the lake has no message {message_id[:80]}")
     row = connection.execute(
         'SELECT lower(hex(connection_id)), fault, verified, source, "offset", length, body, body_json, session_id'
-        " FROM messages WHERE message_id = ?",
+        " FROM every_messages WHERE message_id = ?",
         [wanted],
     ).fetchone()
     assert row is not None  # noqa: S101 - it was there in the query before, of the same snapshot

@@ -66,7 +66,14 @@ class Session(msgspec.Struct):
     ended_by: str | None
     error_code: int | None
     source: str
-    observed_by: str | None
+    observer_kind: str | None
+    """`client`, `server` or `wire`."""
+    observer: str | None
+    """Who saw it."""
+    is_primary: bool
+    """Whether it counts in sums."""
+    link: str | None
+    """Equal for all that several observers saw of one link or connection; None if only one did."""
     mark: str | None = None
     """The reader's mark."""
     comments: int = 0
@@ -120,7 +127,7 @@ _COLUMNS: Final = """
     epoch_us(opened), epoch_us(ended), duration_us, handshake, coalesce(messages_to_server, 0) + coalesce(messages_to_client, 0),
     coalesce(messages_to_server, 0), coalesce(messages_to_client, 0), coalesce(bytes_to_server, 0) + coalesce(bytes_to_client, 0),
     coalesce(requests, 0), coalesce(answered, 0), coalesce(violations, 0), coalesce(keepalives, 0), silences, coalesce(connections, 1),
-    ended_how, ended_by, error_code, source, observed_by
+    ended_how, ended_by, error_code, source, observer_kind, observer, coalesce(is_primary, true), lower(hex(link))
 """
 
 
@@ -143,7 +150,7 @@ def search(
 def find(connection: duckdb.DuckDBPyConnection, session_id: str) -> Session:
     """Return the session of an id, or of the beginning of one. Raises Missing if there is none, or more than one."""
     identifier(session_id if len(session_id) % 2 == 0 else f"{session_id}0", "session")
-    sql = f"SELECT {_COLUMNS} FROM sessions WHERE starts_with(lower(hex(session_id)), ?) LIMIT 2"
+    sql = f"SELECT {_COLUMNS} FROM every_sessions WHERE starts_with(lower(hex(session_id)), ?) LIMIT 2"
     found = read(connection, Session, sql, (session_id.lower(),))
     if len(found) == 1:
         return found[0]
@@ -155,15 +162,15 @@ def find(connection: duckdb.DuckDBPyConnection, session_id: str) -> Session:
 def by_ids(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[Session]:
     """Return the sessions of these ids that the lake has."""
     wanted = [identifier(each, "session") for each in ids]
-    return read(connection, Session, f"SELECT {_COLUMNS} FROM sessions WHERE session_id IN (SELECT unnest(?::BLOB[]))", (wanted,))
+    return read(connection, Session, f"SELECT {_COLUMNS} FROM every_sessions WHERE session_id IN (SELECT unnest(?::BLOB[]))", (wanted,))
 
 
 def ladder(connection: duckdb.DuckDBPyConnection, session_id: str, *, first: int = 0, limit: int = LADDER_ROWS) -> Ladder:
     """Return a window of a session: messages from number `first` on, and what happened between them. Raises Missing."""
     session = find(connection, session_id)
     wanted = bytes.fromhex(session.id)
-    rows = messages.lines(connection, Condition("m.session_id = ?", (wanted,)), limit=limit, offset=first)
-    total = connection.execute("SELECT count(*) FROM messages WHERE session_id = ?", [wanted]).fetchone()
+    rows = messages.lines(connection, Condition("m.session_id = ?", (wanted,)), limit=limit, offset=first, every=not session.is_primary)
+    total = connection.execute("SELECT count(*) FROM every_messages WHERE session_id = ?", [wanted]).fetchone()
     times = [row.ts for row in rows if row.ts is not None]
     begin = min(times) if times and first else None
     end = max(times) if times and total is not None and first + len(rows) < int(total[0]) else None
@@ -188,9 +195,9 @@ def incidents(connection: duckdb.DuckDBPyConnection, session_id: bytes, begin: i
     """
     sql = f"""
     WITH mine AS (
-        SELECT DISTINCT connection_id FROM messages WHERE session_id = $id
+        SELECT DISTINCT connection_id FROM every_messages WHERE session_id = $id
     ), broken AS (
-        FROM violations WHERE session_id = $id AND message_id IS NULL
+        FROM every_violations WHERE session_id = $id AND message_id IS NULL
     ), found AS (
         SELECT
             'event' AS type, c.ts, CASE c.by WHEN 'client' THEN true WHEN 'server' THEN false END AS to_server, c.what AS name,
@@ -200,10 +207,10 @@ def incidents(connection: duckdb.DuckDBPyConnection, session_id: bytes, begin: i
         FROM connections c JOIN mine USING (connection_id) WHERE c.what <> 'seen'
         UNION ALL
         SELECT 'unreadable', q.ts, q.direction = 'to_server', q.reason, q.text, b.severity, q.clause, q.length, q.source, q."offset"
-        FROM quarantine q LEFT JOIN broken b USING (source, "offset") WHERE q.session_id = $id
+        FROM every_quarantine q LEFT JOIN broken b USING (source, "offset") WHERE q.session_id = $id
         UNION ALL
         SELECT 'violation', ts, direction = 'to_server', rule, text, severity, clause, length, source, "offset"
-        FROM broken ANTI JOIN (FROM quarantine WHERE session_id = $id) USING (source, "offset")
+        FROM broken ANTI JOIN (FROM every_quarantine WHERE session_id = $id) USING (source, "offset")
     )
     SELECT type, epoch_us(ts), to_server, name, text, severity, clause, size, source, "offset"
     FROM found

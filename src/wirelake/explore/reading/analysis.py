@@ -62,7 +62,7 @@ _ENDS: Final = ("closed", "reset")
 _SIDE: Final = {True: "client", False: "server", None: None}
 _COLUMNS: Final = tuple("direction" if name == "to_server" else name for name in Message.__struct_fields__[:19])
 """The columns of `messages` that a `Message` is made of."""
-_LEADING: Final = frozenset(["message_id", "session_id", "connection_id", "ts", "direction", "source", "offset", "length"])
+_LEADING: Final = frozenset(["message_id", "session_id", "connection_id", "ts", "direction", "source", "offset", "length", "observer"])
 """Columns that a protocol's own table shares with `messages`."""
 
 

@@ -11,14 +11,13 @@ import os
 import select
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
-from wirelake import protocols
+from wirelake import protocols, scratch
 from wirelake.capture.blocks.block import Block, Source, Span
 from wirelake.capture.blocks.packet_batch import PacketBatch
 from wirelake.capture.blocks.read_split import Partitioned, StepReader
@@ -203,11 +202,11 @@ class Reading:
 
     def _packed_pipe(self, pipe: Pipe) -> Iterator[Record | None]:
         """A compressed capture from a pipe becomes a file first."""
-        with tempfile.NamedTemporaryFile(prefix="wirelake-read-", suffix=".pcap") as file:
-            while pipe.buffer:
-                file.write(pipe.take())
-                pipe.fill()
-            file.flush()
+        with scratch.temporary("read") as folder:
+            with (folder / "input.pcap").open("wb") as file:
+                while pipe.buffer:
+                    file.write(pipe.take())
+                    pipe.fill()
             for begins, source in self._identified([file.name]):
                 yield from self._file(begins, source, compiled=source.size >= COMPILED_FROM)
             yield from self._end()

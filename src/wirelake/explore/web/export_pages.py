@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from urllib.parse import urlencode
 
 from starlette.requests import Request
 
+from wirelake import scratch
 from wirelake.explore.comments import incident_comments
 from wirelake.explore.export.export import SUFFIXES, Format, IncidentOptions, command, export
 from wirelake.explore.filters import Filter
@@ -64,13 +66,19 @@ def list_exports(explorer: Explorer, request: Request) -> View:
     return View("", {"rows": menu(explorer, wanted(request))})
 
 
+@functools.cache
+def _folder() -> Path:
+    """The scratch folder of this process."""
+    return scratch.folder("export")
+
+
 def write_export(explorer: Explorer, request: Request) -> FileView:
     """Write the selection of a request to a temporary file."""
     chosen, form = wanted(request), Format(choice(request, "format", tuple(Format)))
     suffix = next(suffix for suffix, one in SUFFIXES.items() if one is form)
     comments = incident_comments(explorer.comments.read()) if form is Format.HTML else ()
     incident = IncidentOptions(title=explorer.name, comments=comments)
-    handle, name = tempfile.mkstemp(prefix="wirelake-export-", suffix=suffix)
+    handle, name = tempfile.mkstemp(dir=_folder(), suffix=suffix)
     path = Path(name)
     try:
         with os.fdopen(handle, "wb") as out:

@@ -15,7 +15,7 @@ from wirelake.explore.bytes.layout import Layer
 from wirelake.explore.bytes.read import Place, SourceGone, read
 from wirelake.explore.comments import About
 from wirelake.explore.filters import Filter, parse
-from wirelake.explore.model import exchanges, findings, messages, overview, sessions, timeline
+from wirelake.explore.model import exchanges, findings, messages, observers, overview, sessions, timeline
 from wirelake.explore.model.bounds import Bounds, Copy, scalars
 from wirelake.explore.web import drawings
 from wirelake.explore.web.comment_pages import list_comments
@@ -201,7 +201,7 @@ def show_session(explorer: Explorer, request: Request) -> View:
     view = choice(request, "view", ("ladder", "transcript"))
     with explorer.database.connection() as connection:
         session = sessions.find(connection, request.path_params["id"])
-        data = {"session": session} | explorer.note(About.SESSION, session.id)
+        data = {"session": session, "observers": observers.compared(connection, session)} | explorer.note(About.SESSION, session.id)
         explorer.annotate(About.SESSION, [session])
         exports = menu(explorer, f"session:{session.id}")
         if view == "ladder":

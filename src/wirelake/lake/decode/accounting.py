@@ -193,6 +193,7 @@ def rows(entries: Iterable[Entry]) -> pa.RecordBatch:
             "bytes": entry.bytes,
             "items": entry.items,
             "mark": entry.mark,
+            "observer": entry.source.observer or None,
         }
         for entry in entries
     ]
@@ -206,7 +207,7 @@ def merge(batches: Iterable[pa.RecordBatch], number: int | None = None) -> pa.Re
     """
     keys = [name for name in ledger.TABLE.grain if name != "batch"]
     # Of a source that grew, tasks may know different sizes, and only the one that read the end of a span knows its mark.
-    told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("bytes", "sum"), ("items", "sum")]
+    told = [("source", "max"), ("source_size", "max"), ("length", "max"), ("bytes", "sum"), ("items", "sum"), ("observer", "max")]
     every = pa.Table.from_batches(batches, schema=ledger.TABLE.schema)
     marks = every.group_by(keys[:2]).aggregate([("mark", "max")])
     ledger_entries = every.filter(pc.not_equal(every["category"], _MARK)).group_by(keys).aggregate(told).join(marks, keys[:2])

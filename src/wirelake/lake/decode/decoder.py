@@ -47,6 +47,7 @@ from wirelake.lake.decode.whole_handshakes import read_whole_handshakes
 from wirelake.lake.decode.xmpp import Stanzas, Taken
 from wirelake.lake.tables import connections, ledger, messages, unrecognised
 from wirelake.lake.tables.protocol_schema import table_of
+from wirelake.lake.views import view_id
 from wirelake.protocols.arrow import BodySerializers, Columns, within
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, ScanLimits
 
@@ -336,7 +337,10 @@ class Decoder:
         links: list[bytes | None] = []
         if scanner.protocol.handshake is not None:
             agreed = self.decoder_state.handshakes
-            links = [agreed[name].session if name in agreed else None for name in _connections(scan_input)]
+            links = [
+                _link(agreed[name].session if name in agreed else None, observer)
+                for name, observer in zip(_connections(scan_input), _observers(scan_input), strict=True)
+            ]
         leading = rows.leading(self._where, extent, scan_input.flows, segments, links, made.sessions)
         signatures = scanner.protocol.signatures
         if signatures is not None and isinstance(self._keys, signatures.keys):
@@ -493,6 +497,19 @@ def _speakers(scan_input: ScanInput, segments: IntArray) -> tuple[IntArray, dict
     return speakers, {number: (connections[number // 2], number % 2) for number in np.unique(speakers).tolist()}
 
 
+def _link(link: bytes | None, observer: str) -> bytes | None:
+    """The session of a connection that carries a link: what one observer saw of it. Captures without a name have one for all."""
+    return view_id(link, observer) if link and observer else link
+
+
+def _observers(scan_input: ScanInput) -> list[str]:
+    """The observer of each flow."""
+    flows = scan_input.flows
+    if isinstance(flows, Flows):
+        return [flows.kinds[kind].observer for kind in flows.kind_of.tolist()]
+    return [flow.observer for flow in flows]
+
+
 def _connections(scan_input: ScanInput) -> list[bytes]:
     """The session id of each flow."""
     flows = scan_input.flows
@@ -504,4 +521,4 @@ def _is_stream(flow: FlowKind, scanner: Scanner) -> bool:
 
     Those of a recording only where the handshake decides how bytes are read.
     """
-    return flow.transport != "udp" and (flow.observed_by == "wire" or scanner.protocol.handshake is not None)
+    return flow.transport != "udp" and (flow.observer_kind == "wire" or scanner.protocol.handshake is not None)

@@ -31,10 +31,11 @@ INPUTS: Final = (messages.TABLE, connections.TABLE, quarantine.TABLE)
 _MINUTE_US: Final = 60_000_000
 _NO_TIME: Final = np.iinfo(np.int64).min
 """Sorts before all times, as null does in SQL."""
-_ENDS: Final = ("client_address", "client_port", "server_address", "server_port")
-_SAID: Final = ["session_id", "connection_id", "ts", "protocol", "direction", "kind", "subject", "size", "status", "message_id"]
-_HAPPENED: Final = ("protocol", "connection_id", "ts", *_ENDS)
-_UNREAD: Final = ("protocol", "session_id", "connection_id", "ts", "clause")
+_ENDS: Final = ("observer_kind", "client_address", "client_port", "server_address", "server_port")
+_SAID: Final = ["session_id", "connection_id", "ts", "protocol", "direction", "kind", "subject", "size", "status", "message_id", "observer"]
+_HAPPENED: Final = ("protocol", "connection_id", "ts", "observer", *_ENDS)
+_UNREAD: Final = ("protocol", "session_id", "connection_id", "ts", "clause", "observer")
+_SAID_BY: Final = ("flow", "what", "observer")
 _PARTING_ORDER: Final = ["ts", "message_id", "is_error"]
 COLUMNS: Final = {messages.TABLE.name: _SAID, connections.TABLE.name: _HAPPENED, quarantine.TABLE.name: _UNREAD}
 """Table -> the columns that are needed of it."""
@@ -55,14 +56,18 @@ class IndexRows:
         """`file` is the name that the files of the task have in all tables."""
         self._batch, self._file = batch, file
         self._protocols, self._directions, self._kinds, self._statuses = Ids(), Ids(), Ids(), Ids()
-        self._flows, self._subjects = FlowIds(), Ids()  # sessions and connections share numbers: often they are the same
+        self._flows, self._subjects, self._observers = (
+            FlowIds(),
+            Ids(),
+            Ids(),
+        )  # sessions and connections share numbers: often they are the same
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
         times = {"first_seen": "min", "last_seen": "max"}
-        self._said = NumberSums(("flow", "what"), {"messages": "sum", "bytes": "sum", **times})
+        self._said = NumberSums(_SAID_BY, {"messages": "sum", "bytes": "sum", **times})
         self._happened: list[pa.Table] = []
         self._happened_most = index_sums.BUFFER_ROWS
-        self._unread = Sums(("protocol", "session_id", "connection_id"), {"first_seen": "min"})
+        self._unread = Sums(("protocol", "session_id", "connection_id", "observer"), {"first_seen": "min"})
         self._minutes = NumberSums(("minute", "what"), {"messages": "sum", "bytes": "sum"})
         self._unread_minutes = Sums(("minute", "protocol"), {"quarantined": "sum"})
         self._partings: pa.Table | None = None
@@ -92,12 +97,21 @@ class IndexRows:
         flow = session << 32 | connection
         protocol, direction = self._protocols.codes(columns["protocol"]), self._directions.codes(columns["direction"])
         kind, status = self._kinds.codes(columns["kind"]), self._statuses.codes(columns["status"])
+        observer = self._observers.codes(columns["observer"])
         ts, ones = columns["ts"].cast(pa.int64()), np.ones(len(flow), np.int64)
         what = protocol << 48 | direction << 32 | kind << 16 | status
         self._said.add(
-            {"flow": flow, "what": what, "messages": ones, "bytes": columns["size"], "first_seen": ts, "last_seen": ts},
+            {
+                "flow": flow,
+                "what": what,
+                "observer": observer,
+                "messages": ones,
+                "bytes": columns["size"],
+                "first_seen": ts,
+                "last_seen": ts,
+            },
         )
-        self._add_partings(columns, flow, what >> 32, kind)
+        self._add_partings(columns, flow, what >> 32, observer, kind)
         subject = self._subjects.codes(columns["subject"]) << 32 | protocol << 16 | status
         by_minute = pa.table({"minute": ts, "what": subject, "messages": ones, "bytes": columns["size"]})
         if ts.null_count:
@@ -121,7 +135,7 @@ class IndexRows:
         if self._partings is not None:
             flows = pa.array(settled(self._partings["flow"].to_numpy()))
             renumbered = self._partings.set_column(self._partings.column_names.index("flow"), "flow", flows)
-            self._partings = first_rows(renumbered, ["flow", "what"], _PARTING_ORDER)
+            self._partings = first_rows(renumbered, list(_SAID_BY), _PARTING_ORDER)
 
     def _sum_connections(self, batch: pa.RecordBatch) -> None:
         """Add the rows of a batch of `connections`: one for each connection, if its rows agree on its ends."""
@@ -134,7 +148,7 @@ class IndexRows:
         firsts = order[starts]
         first_of = np.empty(len(order), np.int64)
         first_of[order] = np.repeat(firsts, np.diff(np.append(starts, len(order))))
-        is_alike = all(_is_alike(batch.column(name), first_of) for name in ("protocol", *_ENDS))
+        is_alike = all(_is_alike(batch.column(name), first_of) for name in ("protocol", "observer", *_ENDS))
         ts = batch.column("ts").cast(pa.int64())
         if is_alike:
             early, late = (integers(ts, how)[order] for how in ("min", "max"))
@@ -157,14 +171,16 @@ class IndexRows:
         is_alone = np.bincount(numbers, minlength=1)[numbers] == 1
         if is_alone.all():
             return rows
-        sums = Sums(("protocol", "connection_id", *_ENDS), {"first_seen": "min", "last_seen": "max"})
+        sums = Sums(("protocol", "connection_id", "observer", *_ENDS), {"first_seen": "min", "last_seen": "max"})
         several = rows.filter(pa.array(~is_alone))
         sums.add({name: several[name] for name in several.column_names})
         total = sums.total()
         assert total is not None  # noqa: S101 - it has at least the rows of `several`
         return pa.concat_tables([rows.filter(pa.array(is_alone)), total.select(rows.column_names)])
 
-    def _add_partings(self, columns: Mapping[str, pa.ChunkedArray], flow: IntArray, what: IntArray, kind: IntArray) -> None:
+    def _add_partings(
+        self, columns: Mapping[str, pa.ChunkedArray], flow: IntArray, what: IntArray, observer: IntArray, kind: IntArray
+    ) -> None:
         """Keep the first close or error of each group: by time, then by id."""
         places = np.flatnonzero((kind == self._kinds["close"]) | (kind == self._kinds["error"]))
         if not len(places):
@@ -174,20 +190,21 @@ class IndexRows:
             {
                 "flow": flow[places],
                 "what": what[places],
+                "observer": observer[places],
                 "ts": columns["ts"].take(pa.array(places)).cast(pa.int64()).fill_null(_NO_TIME),
                 "message_id": ids.take(pa.array(places)).cast(pa.binary()),
                 "is_error": kind[places] == self._kinds["error"],
             }
         )
         both = [found] if self._partings is None else [self._partings, found]
-        self._partings = first_rows(pa.concat_tables(both), ["flow", "what"], _PARTING_ORDER)
+        self._partings = first_rows(pa.concat_tables(both), list(_SAID_BY), _PARTING_ORDER)
 
     def _sum_quarantine(self, rows: pa.Table) -> None:
         if not rows.num_rows:
             return
         known = rows.filter(pc.or_(pc.is_valid(rows["session_id"]), pc.is_valid(rows["clause"])))
         ids = {name: pc.fill_null(known[name], b"") for name in ("session_id", "connection_id")}
-        self._unread.add({"protocol": known["protocol"], **ids, "first_seen": known["ts"]})
+        self._unread.add({"protocol": known["protocol"], **ids, "observer": known["observer"], "first_seen": known["ts"]})
         timed = rows.filter(pc.and_(pc.is_valid(rows["protocol"]), pc.is_valid(rows["ts"])))
         counts = np.ones(timed.num_rows, np.int64)
         self._unread_minutes.add({"minute": _minutes(timed["ts"]), "protocol": timed["protocol"], "quarantined": counts})
@@ -223,7 +240,7 @@ class IndexRows:
         kind, status = what >> 16 & 0xFFFF, what & 0xFFFF
         is_word = ~np.isin(kind, [0, *(self._kinds[name] for name in ("error", "close", "ack"))])
         sums = NumberSums(
-            ("flow", "what"),
+            _SAID_BY,
             {
                 "messages": "sum",
                 "bytes": "sum",
@@ -239,6 +256,7 @@ class IndexRows:
             {
                 "flow": total["flow"],
                 "what": what >> 32,
+                "observer": total["observer"],
                 "messages": count,
                 "bytes": total["bytes"],
                 "keepalives": np.where(kind == self._kinds["keepalive"], count, 0),
@@ -252,13 +270,14 @@ class IndexRows:
         rows = sums.total()
         assert rows is not None  # noqa: S101 - it has at least the rows of `total`
         if self._partings is not None:
-            rows = rows.join(self._partings, ["flow", "what"], use_threads=False).combine_chunks()
+            rows = rows.join(self._partings, list(_SAID_BY), use_threads=False).combine_chunks()
         flow, what = rows["flow"].to_numpy(), rows["what"].to_numpy()
         return {name: rows[name] for name in rows.column_names if name in CONNECTION_INDEX.schema.names} | {
             "protocol": self._protocols.values(what >> 16, pa.string()),
             "session_id": self._flows.values(flow >> 32),
             "connection_id": self._flows.values(flow & 0xFFFF_FFFF),
             "direction": self._directions.values(what & 0xFFFF, pa.string()),
+            "observer": self._observers.values(rows["observer"].to_numpy(), pa.string()),
             "parting": None if self._partings is None else _partings(rows),
         }
 
@@ -266,7 +285,7 @@ class IndexRows:
         if not self._happened:
             return None
         total = self._connections()
-        keys = ["protocol", "connection_id"]
+        keys = ["protocol", "connection_id", "observer"]
         if len(pc.unique(total["connection_id"])) == total.num_rows:
             return {name: total[name] for name in total.column_names} | {"session_id": total["connection_id"]}
         sums = total.group_by(keys, use_threads=False).aggregate([("first_seen", "min"), ("last_seen", "max")])

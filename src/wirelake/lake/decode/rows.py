@@ -25,7 +25,7 @@ IntArray = npt.NDArray[np.int64]
 
 DIRECTIONS: Final = ("to_client", "to_server")
 
-_KIND: Final = ("protocol", "transport", "known_by", "observed_by")
+_KIND: Final = ("protocol", "transport", "known_by", "observer_kind")
 
 Noted = tuple[Flow, int, int, str, str, str]
 """An event of a connection: flow, time, place, event, side, detail."""
@@ -54,7 +54,20 @@ def leading(
         "source": pa.DictionaryArray.from_arrays(pa.array(extent.numbers.astype(np.int32)), [source.path for source in where.sources]),
         "offset": pa.array(extent.offsets),
         "length": pa.array(extent.lengths),
+        "observer": _observers(where.sources, extent.numbers, flows, numbers),
     }
+
+
+def _observers(sources: Sequence[Source], source_of: IntArray, flows: Sequence[Flow], flow_of: IntArray) -> pa.DictionaryArray:
+    """Who saw each row: its flow's observer, or else the capture file in which its bytes are."""
+    if isinstance(flows, Flows):
+        kind_of, names_of = flows.kind_of, [kind.observer for kind in flows.kinds]
+    else:
+        kind_of, names_of = np.arange(len(flows)), [flow.observer for flow in flows]
+    texts = [*names_of, *(source.capture_observer for source in sources)]
+    is_named = np.array([bool(name) for name in names_of], np.bool_)
+    kinds = kind_of[flow_of]
+    return _coded(np.where(is_named[kinds], kinds, len(names_of) + source_of), texts)
 
 
 def sessions(connection: pa.DictionaryArray, links: list[bytes | None], made: pa.Array | None) -> pa.Array:
@@ -113,6 +126,7 @@ def spoilt(
         source.path,
         there,
         length,
+        (flow.observer if flow else "") or source.observer or (source.capture_observer if flow else None),
     )
 
 
@@ -139,7 +153,8 @@ def connected(where: Where, noted: list[Noted]) -> pa.RecordBatch:
             "server_address": flow.server.address,
             "server_port": flow.server.port,
             "known_by": flow.known_by,
-            "observed_by": flow.observed_by,
+            "observer": flow.observer or where.source(offset)[0].capture_observer,
+            "observer_kind": flow.observer_kind,
             "source": where.source(offset)[0].path,
             "offset": where.source(offset)[1],
         }
@@ -188,6 +203,7 @@ def happened(
         "what": what,
         "by": by,
         "detail": detail,
+        "observer": _observers(where.sources, places >> SOURCE_SHIFT, flows, numbers),
         "source": pa.DictionaryArray.from_arrays(paths.indices.take(pa.array(places >> SOURCE_SHIFT)), paths.dictionary),
         "offset": pa.array(places & OFFSET_MASK),
     }

@@ -31,7 +31,7 @@ def is_self_contained(flow: Flow) -> bool:
 
     That holds for recorded messages of a protocol that is not stateful.
     """
-    return flow.observed_by != "wire" and not protocols.get(flow.protocol).is_stateful
+    return flow.observer_kind != "wire" and not protocols.get(flow.protocol).is_stateful
 
 
 @cache

@@ -7,7 +7,7 @@ A state can be stored as bytes and restored. It holds no keys.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from wirelake.capture.blocks.block import OFFSET_MASK, ORIGIN_OFFSET, SOURCE_SHIFT, Block, Flow, FlowEvent, Source, Span, Unreadable
+from wirelake.capture.blocks.block import (
+    OFFSET_MASK,
+    ORIGIN_OFFSET,
+    SOURCE_SHIFT,
+    Block,
+    Flow,
+    FlowEvent,
+    Source,
+    Span,
+    Unreadable,
+    renamed,
+)
 from wirelake.capture.blocks.flow_events import EVENT_OFFSET, FlowEvents
 from wirelake.lake.decode.accounting import Where
 from wirelake.lake.decode.seen_pairs import SeenPairs
@@ -130,6 +141,10 @@ class DecoderState:
     def where(self) -> Where:
         """The sources and spans that stored places lead to."""
         return Where(self.sources, self.spans)
+
+    def rename(self, names: Mapping[bytes, str]) -> None:
+        """Give sources the paths that they have now, by id."""
+        self.sources = [renamed(source, names) for source in self.sources]
 
     def renumber(self, block: Block) -> Block:
         """The same block, its places numbered as they are here; its sources and spans are known from now on."""

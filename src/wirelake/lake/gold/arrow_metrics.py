@@ -46,11 +46,18 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def metrics_of(minute_index: pa.Table, exchanges: pa.Table, violations: pa.Table) -> pa.Table:
+def metrics_of(minute_index: pa.Table, exchanges: pa.Table, violations: pa.Table, uncounted: pa.Table | None = None) -> pa.Table:
     """Add up the minute index, exchanges and violations of these minutes; rows are ordered by their keys.
+
+    `uncounted` has rows as the minute index, which are subtracted. Where nothing is left, there is no row.
 
     Exchanges and violations may be sums (`sums_of`). Percentiles are exact, by nearest rank. Null is a subject like any other.
     """
+    minute_index = pa.table({name: minute_index[name] for name in (*KEYS, *_SUMS)})
+    if uncounted is not None and uncounted.num_rows:
+        less = {name: pc.negate(uncounted[name]) for name in _SUMS}
+        minute_index = pa.concat_tables([minute_index, pa.table({name: uncounted[name] for name in KEYS} | less).cast(minute_index.schema)])
+    exchanges, violations = _counted(exchanges), _counted(violations)
     exchanges = exchanges.filter(pc.is_valid(exchanges["requested"]))
     violations = violations.filter(pc.and_(pc.is_valid(violations["ts"]), _is_counted(violations["severity"])))
     nothing = pa.chunked_array([pa.nulls(violations.num_rows, pa.string())])
@@ -77,8 +84,15 @@ def metrics_of(minute_index: pa.Table, exchanges: pa.Table, violations: pa.Table
     latency = numbers(exchanges["latency_us"])
     columns |= _percentiles(asked.of_row[is_answered], latency[is_answered], count[is_answered], len(groups.first))
     rows = pa.table({name: columns[name] for name in TABLE.schema.names}, TABLE.schema)
-    is_known = [pc.greater(rows[name], 0) for name in ("messages", "quarantined", "violations", "requests")]
-    return rows.filter(reduce(pc.or_, is_known))  # without the minutes in which nothing left its sender
+    if uncounted is None or not uncounted.num_rows:
+        return rows
+    is_left = [pc.not_equal(rows[name], 0) for name in (*_SUMS, "violations", "requests")]
+    return rows.filter(reduce(pc.or_, is_left))
+
+
+def _counted(rows: pa.Table) -> pa.Table:
+    """Rows of primary views. Callers may have left out others, and the column."""
+    return rows.filter(pc.fill_null(rows["is_primary"], True)) if "is_primary" in rows.column_names else rows
 
 
 def _counts(rows: pa.Table) -> Integers:

@@ -16,6 +16,7 @@ from wirelake.lake.gold.grouping import Integers, codes, group, micros, numbers,
 from wirelake.lake.tables.index import CONNECTION_INDEX
 from wirelake.lake.tables.schema import TIME
 from wirelake.lake.tables.topology import TABLE
+from wirelake.lake.views import counted, resolved, views
 from wirelake.protocols.protocol import SessionKind
 
 __all__ = ["topology_of"]
@@ -39,11 +40,16 @@ _LOW, _HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def topology_of(connection_index: pa.Table) -> pa.Table:
+def topology_of(connection_index: pa.Table, unconfirmed: pa.Table | None = None) -> pa.Table:
     """Add up the connection index for every pair of peers; rows are ordered by protocol, client and server.
 
+    `unconfirmed` has rows that take messages out of its sums.
     Columns beyond those of the index are ignored. A connection that was not seen opening or passing counts for no pair.
     """
+    known = views(connection_index)
+    if unconfirmed is not None:
+        connection_index = pa.concat_tables([connection_index, unconfirmed])
+    connection_index = counted(resolved(connection_index, known), known)
     rows = connection_index.select(_USED).cast(pa.schema([CONNECTION_INDEX.schema.field(name) for name in _USED]))
     ends = _ends(rows)
     rows, at = _joined(rows, ends)
@@ -97,19 +103,9 @@ def _joined(rows: pa.Table, ends: pa.Table) -> tuple[pa.Table, Integers]:
 
 
 def _sessions(rows: pa.Table) -> tuple[Integers, Integers]:
-    """The number of each row's session, and of its connection; messages before a link was agreed on belong to it, too."""
-    numbered, ids = codes(pa.chunked_array([*rows["session_id"].chunks, *rows["connection_id"].chunks], pa.binary()))
+    """The number of each row's session, and of its connection."""
+    numbered, _ = codes(pa.chunked_array([*rows["session_id"].chunks, *rows["connection_id"].chunks], pa.binary()))
     sessions, connections = np.split(numbered, 2)
-    candidates = np.unique(sessions[(sessions != connections) & (sessions >= 0)])
-    candidates = candidates[pc.sort_indices(ids.take(candidates)).to_numpy()]  # of several the greatest
-    places = np.full(len(ids) + 1, -1, np.int64)
-    places[candidates] = np.arange(len(candidates))
-    agreed = np.full(len(ids), -1, np.int64)
-    np.maximum.at(agreed, connections, np.where(sessions != connections, places[sessions], -1))
-    links = agreed[connections]
-    is_agreed = _is_kind(rows, SessionKind.LINK) & (links >= 0)
-    sessions = sessions.copy()
-    sessions[is_agreed] = candidates[links[is_agreed]]
     return sessions, connections
 
 

@@ -18,10 +18,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from wirelake import protocols
-from wirelake.lake.gold.fold.facts import CONNECTION_COLUMNS, INDEX_COLUMNS, QUARANTINE_COLUMNS, session_facts
+from wirelake.lake.gold.fold.facts import CONNECTION_COLUMNS, INDEX_COLUMNS, IS_PRIMARY, QUARANTINE_COLUMNS, VIEW_LINK, session_facts
 from wirelake.lake.gold.fold.rows import unclaimed_rows
 from wirelake.lake.gold.fold.seen import analyzer_of, columns_of, table_of
 from wirelake.lake.gold.fold.sessions import Emit, SessionFacts, SessionFold
+from wirelake.lake.gold.view_frames import apart_frame, link_frame, view_frame, views_of
 from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables import violations
 from wirelake.lake.tables.catalog import table as table_named
@@ -45,11 +46,18 @@ _RANK: Final = "struct<ts:timestamp,message_id:binary>"
 def fold_frames(name: str, *, late_seconds: float = LATE_SECONDS, **inputs: DataFrame) -> DataFrame:
     """The table of this name, from DataFrames with the schemas of the tables they are named after."""
     index = inputs["connection_index"].localCheckpoint()  # used a dozen times; else Spark builds it each time, and decodes captures for it
-    links = _links(index)
+    seen = views_of(index)
+    links = link_frame(index, seen)
+    inputs = {one: apart_frame(rows, seen) if "observer" in rows.columns else rows for one, rows in inputs.items()}
+    tables = index.select("connection_id", "observer").distinct()
+    tables = apart_frame(tables.withColumn("former", sql.col("connection_id")), seen)
+    index = apart_frame(index, seen)
     users = _users(index, links)
-    index = index.join(sql.broadcast(links), "connection_id", "left")
+    index = index.join(links, "connection_id", "left").withColumn("key", sql.coalesce("link", "session_id"))
+    index = index.join(view_frame(index, seen), "key", "left").join(tables, ["connection_id", "observer"], "left")
+    index = index.withColumn("is_primary", sql.coalesce("is_counted", sql.lit(True)))
     known = [
-        _part(index.withColumn("key", sql.coalesce("link", "session_id")), _INDEX, "index", INDEX_COLUMNS),
+        _part(index, _INDEX, "index", [*INDEX_COLUMNS, "observer", "former", VIEW_LINK, IS_PRIMARY]),
         _part(
             inputs["connections"].join(users, ["connection_id", "protocol"], "left").where("key IS NOT NULL"),
             _EVENT,
@@ -72,12 +80,6 @@ def fold_frames(name: str, *, late_seconds: float = LATE_SECONDS, **inputs: Data
     }
     task = _Task(name, late_seconds, newest)
     return rows.repartition("key").sortWithinPartitions(*_KEY).mapInArrow(task, spark_schema(table_named(name)))
-
-
-def _links(index: DataFrame) -> DataFrame:
-    """Connection -> the link that it carried."""
-    carried = index.where(sql.col("protocol").isin(*LINKS) & (sql.col("session_id") != sql.col("connection_id")))
-    return carried.groupBy("connection_id").agg(sql.max("session_id").alias("link"))
 
 
 def _users(index: DataFrame, links: DataFrame) -> DataFrame:
@@ -204,8 +206,15 @@ class _Session:
             return
         self._unclaimed = None
         index = _struct(parts[_INDEX], "index")
+        index = index.set_column(
+            index.schema.get_field_index("session_id"), "session_id", pa.array([self.key] * index.num_rows, pa.binary())
+        )
         links = dict.fromkeys(index["connection_id"].to_pylist(), self.key) if self.protocol in LINKS else None
-        self._fold = self._make(session_facts(self.protocol, index, _struct(parts[_EVENT], "event"), unread, links), links)
+        facts = session_facts(self.protocol, index, _struct(parts[_EVENT], "event"), unread, links)
+        if (known_facts := facts.get(self.key)) is not None:
+            left_out = index.filter(pc.and_(pc.is_valid(index["direction"]), pc.invert(index[IS_PRIMARY])))
+            known_facts.uncounted = sorted(set(zip(*(left_out[one].to_pylist() for one in ("former", "observer")), strict=True)), key=str)
+        self._fold = self._make(facts, links)
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -41,7 +41,7 @@ INPUTS: Final = (PROTOCOL, "connections", "quarantine", "violations")
 
 _HELD_ROWS: Final = 50_000
 """Rows of a partition that are judged together, at least: as many as there are of whole packets."""
-_ENDS: Final = "connection_id binary, client string, server string, observed_by string"
+_ENDS: Final = "connection_id binary, client string, server string, observer_kind string"
 _PACKET, _BEFORE, _UNREADABLE, _THREAT = "packet", "before", "unreadable", "threat"
 """Where a row comes from, and the name of the struct that has it."""
 _KEY: Final = ("node_id", "packet_id")
@@ -115,7 +115,7 @@ class _Task:
     def _judged(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         packets = _struct(rows, _PACKET)
         known = pc.is_valid(packets["client"])  # an endpoint may be empty, but is never null
-        ends = packets.filter(known).select(["connection_id", "client", "server", "observed_by"])
+        ends = packets.filter(known).select(["connection_id", "client", "server", "observer_kind"])
         ends = ends.take(pa.array(_firsts(ends["connection_id"])))
         fold = PacketFold(ends, self._keys, lambda _: [packets])
         fold.add(packets)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from wirelake.lake.tables.protocols import LINKS, NODES
+from wirelake.lake.gold.view_frames import counted_messages, views_of
+from wirelake.lake.tables.protocols import NODES
 from wirelake.lake.tables.topology import TABLE
 
 __all__ = ["INPUTS", "TABLE", "build", "pairs"]
@@ -19,27 +20,24 @@ __all__ = ["INPUTS", "TABLE", "build", "pairs"]
 INPUTS: Final = ("pairs",)
 
 
-def pairs(connection_index: DataFrame) -> DataFrame:
+def pairs(connection_index: DataFrame, left: DataFrame) -> DataFrame:
     """Rows of the index with the `client` and `server` they count for.
 
-    A connection that was not seen opening or passing counts for none.
+    A connection that was not seen opening or passing counts for none. `left` has the sums of the index without unconfirmed messages.
     """
+    rows = counted_messages(left, views_of(connection_index))
     ends = (
-        connection_index.where("direction IS NULL AND last_seen IS NOT NULL")  # what happened to connections
+        rows.where("direction IS NULL AND last_seen IS NOT NULL")  # what happened to connections
         .groupBy("connection_id")
         .agg(sql.min(sql.struct("client_address", "client_port", "server_address", "server_port")).alias("ends"))
     )
-    is_node, is_link = (sql.col("protocol").isin(*names) for names in (NODES, LINKS))
+    is_node = sql.col("protocol").isin(*NODES)
     address = {side: sql.coalesce(f"ends.{side}_address", sql.lit("?")) for side in ("client", "server")}
     client, server = (sql.concat_ws(":", address[side], f"ends.{side}_port") for side in ("client", "server"))
     is_back = sql.col("direction") == "to_client"
-    # Messages before the link was agreed on belong to it, too.
-    link = sql.max(sql.when(sql.col("session_id") != sql.col("connection_id"), sql.col("session_id")))
-    agreed = sql.when(is_link, link.over(Window.partitionBy("connection_id")))
     return (
-        connection_index.join(ends, "connection_id")
+        rows.join(ends, "connection_id")
         .where(~is_node | sql.col("direction").isNotNull())
-        .withColumn("session_id", sql.coalesce(agreed, "session_id"))
         .withColumn("client", sql.when(is_node, sql.lower(sql.hex("session_id"))).otherwise(address["client"]))
         .withColumn("server", sql.when(is_node & is_back, client).otherwise(server))
         .withColumn("direction", sql.when(is_node, "to_server").otherwise(sql.col("direction")))

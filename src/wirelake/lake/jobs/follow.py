@@ -7,12 +7,13 @@ away. A thread refreshes gold tables every few seconds.
 
 from __future__ import annotations
 
+import logging
 import math
-import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,14 +22,14 @@ from pyspark import InheritableThread
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from wirelake import protocols
+from wirelake import protocols, scratch
 from wirelake.capture.files.growing import Follower, Offset
 from wirelake.errors import ErrorCode, LakeError
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.gold.incremental import index, refresh
 from wirelake.lake.jobs.ingest import remove
 from wirelake.lake.jobs.micro_batch import MicroBatch, read_micro_batch
-from wirelake.lake.session.errors import coded, translated
+from wirelake.lake.session.errors import coded, one_line_if_full, translated
 from wirelake.lake.session.start import is_connect
 from wirelake.lake.session.tasks import at_most
 from wirelake.lake.sources import intake
@@ -59,6 +60,7 @@ CONF: Final = {
 """Spark settings for a session that follows: refreshing gold tables must not delay micro-batches."""
 AT_ONCE: Final = -math.inf
 """In place of `complete_after`: every file is complete now."""
+_LOG: Final = logging.getLogger("wirelake.lake")
 _POLL_SECONDS: Final = 0.1
 _RETRIES: Final = 20
 """Restarts of the stream in a row after a file was removed or changed while it was read."""
@@ -116,10 +118,13 @@ class _Run:
         keys: TrustStore | None,
         keyring: Keyring | None,
         on_commit: Callable[[MicroBatch, float], None],
+        observer: str = "",
     ) -> None:
+        self._observer = observer
         self._spark, self.lake, self._folder, self._options = spark, lake, folder, options
         self._decode, self._ports, self._keys, self._keyring, self._on_commit = decode, ports, keys, keyring, on_commit
-        self._scratch = Path(tempfile.mkdtemp(prefix="wirelake-follow-"))
+        self._held = ExitStack()
+        self._scratch = self._held.enter_context(scratch.temporary("follow"))
         self._at = journal.following(lake) or Following(Offset(), max(1, spark.sparkContext.defaultParallelism))
         self._settled_before = self._at.offset.settled
         self._batch = max(delta.batch(lake, table) or 0 for table in SILVER)
@@ -127,6 +132,10 @@ class _Run:
         self.busy = threading.Lock()
         """Held while a micro-batch is read and committed."""
         self.is_stopping = False
+        self.reads = 0
+        """Micro-batches that were read and committed, or had nothing to read."""
+        self._cut: set[str] = set()
+        self._replaced: set[tuple[str, bytes]] = set()
         self.result = FollowResult()
 
     def start(self) -> StreamingQuery:
@@ -134,7 +143,7 @@ class _Run:
         self._at = journal.following(self.lake) or self._at
         checkpoint = Path(tempfile.mkdtemp(dir=self._scratch))
         begin = checkpoint / "begin.json"
-        begin.write_bytes(msgspec.json.encode(Begin(self._at.offset, positions(self.lake).all)))
+        begin.write_bytes(msgspec.json.encode(Begin(msgspec.structs.replace(self._at.offset, cut=()), positions(self.lake).all)))
         source_options = {
             "folder": str(self._folder),
             "begin": str(begin),
@@ -143,6 +152,7 @@ class _Run:
             "max_files": str(self._options.max_files),
             "max_bytes": str(self._options.max_bytes),
             "ports": msgspec.json.encode(self._ports).decode(),
+            "observer": self._observer,
         }
         self._spark.dataSource.register(FollowSource)
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "follow")
@@ -160,8 +170,10 @@ class _Run:
             # Spark writes the end offset into its checkpoint first: a version, its own metadata, then one line for each source.
             line = (self._checkpoint / "offsets" / str(number)).read_text().splitlines()[-1]
             end = msgspec.json.decode(line, type=Offset)
+            self._tell(end)
             secrets = (self._keys, self._keyring)
             committed = read_micro_batch(transfers, self.lake, self._batch + 1, self._at, end, self._decode, self._ports, *secrets)
+            self.reads += 1
             if committed is None:
                 self._at = msgspec.structs.replace(self._at, offset=end)
                 return
@@ -174,6 +186,19 @@ class _Run:
             self.result.unrecognised += micro_batch.unrecognised
             snapshot.publish(self.lake, SILVER)
             self._on_commit(micro_batch, time.time())
+
+    def _tell(self, end: Offset) -> None:
+        """Log which files were truncated or overwritten: each once."""
+        before = {one.path: one for one in self._at.offset.files}
+        ids = {one.id for one in end.files}
+        for path in sorted(set(end.cut) - self._cut):
+            _LOG.warning("%s: waits: it is shorter than what was read of it, with the same bytes so far", path)
+        self._cut = set(end.cut)
+        for one in end.files:
+            old = before.get(one.path, one)
+            if old.at and old.id not in ids and (one.path, one.id) not in self._replaced:
+                self._replaced.add((one.path, one.id))
+                _LOG.warning("%s: has other bytes than the %d that were read of it: it is read as another file", one.path, old.at)
 
     def record(self, run: run_log.Run) -> None:
         """Write the figures into the row of the table `runs`."""
@@ -188,7 +213,21 @@ class _Run:
     def unread(self) -> list[str]:
         """One line for each file that ends inside a record."""
         waiting = Follower().unread(self._at.offset)
-        return [f"{path}: {size - at:,} bytes at byte {at:,} are no complete record yet" for path, at, size in waiting]
+        shorter = self._cut - {path for path, _, _ in waiting}
+        return [
+            *(
+                f"{path}: {size - at:,} bytes at byte {at:,} are no complete record yet"
+                if size > at
+                else f"{path}: {at:,} bytes were read of it, and it has {size:,} now"
+                for path, at, size in waiting
+            ),
+            *(f"{path}: it is shorter than what was read of it" for path in sorted(shorter)),
+        ]
+
+    def lost(self) -> list[str]:
+        """Errors of files that were not read since."""
+        read = [f"{one.path}: " for one in self._at.offset.files if Path(one.path).exists() and Path(one.path).stat().st_size == one.at]
+        return [text for text in self.result.lost if not text.startswith(tuple(read))]
 
     @property
     def is_complete(self) -> bool:
@@ -197,7 +236,7 @@ class _Run:
 
     def close(self) -> None:
         """Remove Spark's checkpoint."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._held.close()
 
 
 def _refuse_connect(spark: SparkSession) -> None:
@@ -216,6 +255,7 @@ def follow(
     late_seconds: float | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
+    observer: str = "",
     stop: threading.Event | None = None,
     on_commit: Callable[[MicroBatch, float], None] = lambda _micro_batch, _now: None,
     on_build: Callable[[str], None] = lambda _: None,
@@ -235,7 +275,7 @@ def follow(
     chosen, over = options or FollowOptions(), stop or threading.Event()
     store_folder.claim(root)
     journal.initialise(root)
-    with journal.locked(root), run_log.recorded(root, "follow") as log:
+    with journal.locked(root), one_line_if_full(root), run_log.recorded(root, "follow") as log:
         log.inputs = [str(watched)]
         settings.hold(root, late_seconds)
         prepare(root)
@@ -250,7 +290,9 @@ def follow(
         session: SparkSession = spark() if callable(spark) else spark
         _refuse_connect(session)
         index.extend(session, root, delta.batch(root, ledger.TABLE) or 0)  # micro-batches only add to an index that has all before
-        run = _Run(session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, on_commit)
+        run = _Run(
+            session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, on_commit, observer
+        )
         run.result.resumed = resumed
         gold = _GoldRefresher(session, root, keys, chosen)
         try:
@@ -258,7 +300,7 @@ def follow(
                 _watch(run, gold, over, chosen)
         finally:
             gold.close()
-            run.result.unread = run.unread()
+            run.result.unread, run.result.lost = run.unread(), run.lost()
             run.close()
             run.record(log)
         with log.stage("build"):
@@ -269,7 +311,7 @@ def follow(
 
 def _watch(run: _Run, gold: _GoldRefresher, over: threading.Event, options: FollowOptions) -> None:
     """Keep the stream running until `over` is set or something fails; the current micro-batch is finished."""
-    if options.once and not run.has_more():
+    if over.is_set() or (options.once and not run.has_more()):
         return
     failures, batches_before = 0, 0
     query = run.start()
@@ -279,17 +321,28 @@ def _watch(run: _Run, gold: _GoldRefresher, over: threading.Event, options: Foll
             if not query.isActive:
                 failures = failures + 1 if run.result.micro_batches == batches_before else 1
                 batches_before = run.result.micro_batches
-                query = _restart(run, query, failures)
+                _raise_failure(run, query, failures)
+                query = run.start()
             elif options.once and run.is_complete:
                 break
-        with run.busy:
-            run.is_stopping = True
+        _finish(run, query)
     finally:
         query.stop()  # a micro-batch that is under way now is rolled back
 
 
-def _restart(run: _Run, query: StreamingQuery, failures: int) -> StreamingQuery:
-    """Restart a failed stream if a source changed while it was read; raise any other error."""
+def _finish(run: _Run, query: StreamingQuery) -> None:
+    """Wait for the end of the micro-batch that is being planned, read or committed; none follows it."""
+    before = run.reads
+    while query.isActive and run.reads == before and (query.lastProgress is None or query.status["isTriggerActive"]):
+        time.sleep(_POLL_SECONDS)
+    with run.busy:
+        run.is_stopping = True
+    if not query.isActive:
+        _raise_failure(run, query, 0)
+
+
+def _raise_failure(run: _Run, query: StreamingQuery, failures: int) -> None:
+    """Raise the error of a failed stream, unless a source changed while it was read."""
     try:
         with translated(run.lake):
             if failure := query.exception():
@@ -298,7 +351,7 @@ def _restart(run: _Run, query: StreamingQuery, failures: int) -> StreamingQuery:
         if error.code is not ErrorCode.SOURCE_CHANGED or failures > _RETRIES:
             raise
         run.result.lost.append(str(error))
-        return run.start()
+        return
     raise LakeError(f"{run.lake}: Spark ended the stream without an error: run the command again to continue")
 
 

@@ -24,7 +24,7 @@ from wirelake.lake.decode import unrecognised as decode_unrecognised
 from wirelake.lake.decode.decoder import DecodeOptions
 from wirelake.lake.gold.incremental import refresh
 from wirelake.lake.jobs import sink
-from wirelake.lake.session.errors import translated
+from wirelake.lake.session.errors import one_line_if_full, translated
 from wirelake.lake.session.settings import is_local
 from wirelake.lake.session.start import activate, is_connect, suited
 from wirelake.lake.sources import failures, intake, warm_up
@@ -110,6 +110,7 @@ def ingest(
     late_seconds: float | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
+    observer: str = "",
     gold: bool = True,
     again: bool = False,
     strict: bool = False,
@@ -122,6 +123,7 @@ def ingest(
     `spark` is a session, or a function that starts one. The function is called only if there is work for Spark.
     `keys` verify the packets of the whole lake, earlier ones included. With keys, `paths` may be empty.
     `late_seconds` is the time after which an answer is late. It is fixed when the lake is created.
+    `observer` names who saw the files that are read now. A file that the lake has in part keeps the name that it has.
     `keyring` decrypts sessions in the files that are read now.
     Without `gold`, gold tables are not refreshed; `refresh_gold` or the next ingest with `gold` does that.
     `ports` maps ports to protocols, for captures that do not name them; the default is every protocol's default port.
@@ -135,7 +137,10 @@ def ingest(
     journal.initialise(root)
     is_explicit = not (options is None and ports is None and keyring is None)
     decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_explicit)
-    plan = partial(intake.again if again else intake.new, root, files)
+
+    def plan() -> Plan:
+        return intake.named(root, (intake.again if again else intake.new)(root, files), observer)
+
     more = {"late_seconds": late_seconds, "gold": gold or again, "strict": strict}
     result = run_job(spark, root, "ingest", files, plan, decoding, progress=progress, **more)  # type: ignore[arg-type]  # the same names
     return msgspec.structs.replace(result, unreadable=tuple(unreadable))
@@ -191,7 +196,7 @@ def run_job(
 ) -> IngestResult:
     """Run one job on a lake: recover, plan, decode, build, publish. It is one row of the table `runs`."""
     started = time.monotonic()
-    with journal.locked(root), run_log.recorded(root, kind) as run, ExitStack() as stack:
+    with journal.locked(root), one_line_if_full(root), run_log.recorded(root, kind) as run, ExitStack() as stack:
         run.inputs = inputs
         settings.hold(root, late_seconds)
         with run.stage("recover"):

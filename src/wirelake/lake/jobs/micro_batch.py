@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 
 from wirelake import protocols
 from wirelake.capture.blocks.assemble import Assembly
+from wirelake.capture.blocks.block import renamed
 from wirelake.capture.blocks.read_split import ReadTask
 from wirelake.capture.blocks.transfer import from_batch
 from wirelake.capture.files.growing import Offset, micro_batches
@@ -95,10 +96,12 @@ class _Task:
         keys: TrustStore | None,
         keyring: Keyring | None,
         memories: dict[str, str],
+        names: dict[bytes, str],
         is_last: bool,
     ) -> None:
+        """`names` are the paths of all sources at the end of the micro-batch, by id."""
         self._lake, self._batch, self._options, self._ports = lake, batch, options, ports
-        self._keys, self._keyring, self._memories, self._is_last = keys, keyring, memories, is_last
+        self._keys, self._keyring, self._memories, self._names, self._is_last = keys, keyring, memories, names, is_last
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """In a task: decode all batches of a bucket, and yield one row with a `BucketResult`."""
@@ -151,7 +154,10 @@ class _Task:
         name = self._memories.get(str(bucket))
         if name is None:
             return Assembly(self._ports, protocols.sniff, protocols.dialect), DecoderState()
-        return state_file.restored(self._lake, name, self._ports, protocols.sniff, protocols.dialect)
+        assembly, decoder_state = state_file.restored(self._lake, name, self._ports, protocols.sniff, protocols.dialect)
+        assembly.rename(self._names)
+        decoder_state.rename(self._names)
+        return assembly, decoder_state
 
     def _save_state(self, bucket: int, assembly: Assembly, decoder_state: DecoderState) -> str:
         return state_file.write(self._lake, f"{self._batch:08d}-{bucket}", assembly.take(), decoder_state.take())
@@ -179,7 +185,8 @@ def read_micro_batch(
     sources = {read_task.source.id: read_task.source for read_task in read_tasks}
     journal.begin(lake, batch, list(sources.values()), {read_task.source.id: read_task.spans[-1].at for read_task in read_tasks})
     try:
-        task = _Task(lake, batch, options, ports, keys, keyring, before.memories, is_last)
+        names = {position.id: position.path for position in end.files}
+        task = _Task(lake, batch, options, ports, keys, keyring, before.memories, names, is_last)
         partitioned = transfers.repartitionById(before.buckets, transfers["bucket"]).sortWithinPartitions("rank", "place")
         collected = partitioned.mapInArrow(task, "result binary").collect()
         results = [msgspec.msgpack.decode(row["result"], type=BucketResult) for row in collected]
@@ -202,7 +209,9 @@ def _publish(
 ) -> Following:
     """Check the ledger, then commit everything together."""
     ledger_entries = merge((part for result in results for part in unpacked(result.ledger_entries)), batch)
-    entries, waiting = weigh(read_tasks, ledger_entries, before.waiting)
+    names = {position.id: position.path for position in end.files}
+    waited = [msgspec.structs.replace(one, source=renamed(one.source, names)) for one in before.waiting]
+    entries, waiting = weigh(read_tasks, ledger_entries, waited)
     if waiting and end.settled > before.offset.settled:
         first = waiting[0]
         raise LakeError(

@@ -6,6 +6,8 @@ with a stable code. `translated` finds that line on the driver. Only codes are m
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +19,17 @@ from pyspark.errors import PySparkException
 from wirelake.errors import CaptureError, ErrorCode, LakeError, WirelakeError
 from wirelake.masking import mask
 
-__all__ = ["coded", "translated"]
+__all__ = ["coded", "one_line_if_full", "translated"]
 
 _CODED: Final = re.compile(r"^\[(WL-[A-Z-]+)\] (.+)$", re.MULTILINE)
 """The line that `coded` adds, as it stands in the text of Spark's error."""
 
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
 """Any other error of a task, for instance of a full disk. Only shown to people."""
+
+
+_FULL: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+"""How a full disk shows: the JVM and delta-rs hand on the text of the system's error, and not its number."""
 
 
 @contextmanager
@@ -55,6 +61,18 @@ def translated(lake: Path) -> Iterator[None]:
             raise _lake_error(message, ErrorCode(code) if code in list(ErrorCode) else ErrorCode.OTHER) from error
         causes = _PYTHON_ERROR.findall(text) or text.strip().splitlines()[:1] or [type(error).__name__]
         raise LakeError(mask(f"{lake}: the Spark job failed: {causes[-1]}")) from error
+
+
+@contextmanager
+def one_line_if_full(lake: Path) -> Iterator[None]:
+    """Raise one LakeError with one sentence in place of any error that a full disk caused."""
+    try:
+        yield
+    except (OSError, WirelakeError, PySparkException) as error:
+        if not any(text in str(error) for text in _FULL):
+            raise
+        text = f"{lake}: no space left on a disk: make room, and run the command again; the lake is as of its last whole batch"
+        raise _lake_error(text, ErrorCode.DISK_FULL) from error
 
 
 def _lake_error(text: str, code: ErrorCode) -> LakeError:

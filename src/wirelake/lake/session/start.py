@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from wirelake import scratch
 from wirelake.errors import LakeError, MissingExtra
 from wirelake.extras import need
-from wirelake.lake.session import aot_cache, java, launch, scratch
+from wirelake.lake.session import aot_cache, java, launch
 from wirelake.lake.session import home as session_home
 from wirelake.lake.session import settings as session_settings
 from wirelake.lake.session.early_jvm import EarlyJvm
@@ -131,7 +132,7 @@ def spark_session(master: str | None = None, conf: Mapping[str, str] | None = No
     if master and master.startswith("sc://"):
         return _connect(master, conf or {})
 
-    home = scratch.folder()
+    home = scratch.folder("spark")
     overrides = dict(conf or {}) | ({"spark.master": master} if master else {})
     if is_submitted():
         overrides = _submitted() | overrides

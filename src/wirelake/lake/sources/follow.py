@@ -60,6 +60,7 @@ class FollowReader(DataSourceStreamReader):
         self._complete_after = float(options["complete_after"])
         self._begin = options["begin"]
         self._ports = msgspec.json.decode(options["ports"], type=dict[int, str])
+        self._observer = options.get("observer", "")
         self._follower: Follower | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -72,7 +73,7 @@ class FollowReader(DataSourceStreamReader):
         if self._follower is None:
             _leave_working_folder()
             use_compiled()
-            self._follower = Follower(self._begun().known, settle=self._complete_after)
+            self._follower = Follower(self._begun().known, settle=self._complete_after, observer=self._observer)
         limits = self._limits
         if isinstance(limit, ReadAllAvailable):
             limits = Limits()
@@ -113,7 +114,8 @@ class FollowReader(DataSourceStreamReader):
 class FollowSource(DataSource):
     """`spark.readStream.format("wirelake.follow")`.
 
-    Options: `folder`, `begin` (a file with a `Begin`), `complete_after`, `buckets`, `ports`, and perhaps `max_files` and `max_bytes`.
+    Options: `folder`, `begin` (a file with a `Begin`), `complete_after`, `buckets`, `ports`, and perhaps `observer`, `max_files` and
+    `max_bytes`.
     """
 
     @classmethod

@@ -24,9 +24,9 @@ from wirelake.lake.store import delta, journal, state_file
 from wirelake.lake.store.journal import Following
 from wirelake.lake.store.progress import Positions, positions
 from wirelake.lake.store.removal import Inventory, Removal
-from wirelake.lake.tables import quarantine
+from wirelake.lake.tables import ledger, quarantine
 
-__all__ = ["Like", "Plan", "again", "continued", "forget", "new"]
+__all__ = ["Like", "Plan", "again", "continued", "forget", "named", "new"]
 
 _LOG: Final = logging.getLogger("wirelake.lake")
 
@@ -60,6 +60,19 @@ class Plan(msgspec.Struct):
     """Sources that the caller did not name, read again because they were decoded with a removed one."""
     continued: list[str] = []
     """Files that ended in the middle of a record and have grown since: read again from their first byte."""
+
+
+def named(lake: Path, plan: Plan, observer: str = "") -> Plan:
+    """Give the sources to read the name of their observer: the one that the lake has, or else this one.
+
+    A source that is read again has the new name, or else keeps its own.
+    """
+    rows = delta.dataset(lake, ledger.TABLE).to_table(columns=["source_id", "observer"], filter=pc.field("observer").is_valid())
+    known = dict(zip(rows["source_id"].to_pylist(), rows["observer"].to_pylist(), strict=True))
+    asked = {source.id for source in plan.fresh if source.path not in plan.reread} & (plan.removal.ids if plan.removal else set())
+    names = [(observer if source.id in asked else "") or known.get(source.id) or observer for source in plan.fresh]
+    plan.fresh = [msgspec.structs.replace(source, observer=name) for source, name in zip(plan.fresh, names, strict=True)]
+    return plan
 
 
 def new(lake: Path, paths: Iterable[str]) -> Plan:

@@ -174,11 +174,14 @@ def plan(
         guessed.setdefault(cut.source.id, []).append(walked)
     direct = [quarantine_rest(source, before.get(source.id, 0), reasons[source.id]) for source in every if source.id in reasons]
     partitioned: list[ReadTask] = []
+    # Of several captures, two may have the same connection.
+    several = sum(LINK_EXPORTED not in look.links for look in looks if look.links) > 1
     for rank, look in enumerate(looks):
         guesses_of = guessed.get(look.source.id, [])
         begun = before.get(look.source.id)
         splits = reconcile(look.source, guesses_of) if begun is None else [_rest(begun, guesses_of[0])]
-        (direct if look.is_direct and not shuffle_all else partitioned).extend(read_tasks(look.source, splits, rank))
+        source = msgspec.structs.replace(look.source, begins=look.begins) if several else look.source
+        (direct if look.is_direct and not shuffle_all else partitioned).extend(read_tasks(source, splits, rank))
     size = sum(read_task.size for read_task in partitioned)
     buckets = max(size // BUCKET_BYTES, min(parallelism, size // SMALL_BYTES), 1)
     return Plan(direct, partitioned, min(buckets, MAX_BUCKETS))

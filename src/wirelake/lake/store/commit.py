@@ -17,6 +17,7 @@ __all__ = ["prepare", "publish", "recover"]
 
 def prepare(lake: Path) -> None:
     """Create missing tables, and migrate gold tables of another version."""
+    migration.widen(lake)
     for table in SILVER:  # raises if it has other columns, before anything has changed
         delta.create(lake, table)
     migration.upgrade(lake)

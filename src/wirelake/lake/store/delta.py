@@ -205,10 +205,10 @@ def recreate(lake: Path, table: Table) -> None:
     create(lake, table)
 
 
-def migrate(lake: Path, table: Table, kept: Sequence[File]) -> None:
+def migrate(lake: Path, table: Table, kept: Sequence[File], number: int = 0) -> None:
     """Migrate a table to the schema of record, with these files in place of all others.
 
-    Its batch number becomes 0.
+    Its batch number becomes `number`; 0 marks a table that is to be rebuilt.
 
     Older versions of the table stay readable.
     """
@@ -218,7 +218,7 @@ def migrate(lake: Path, table: Table, kept: Sequence[File]) -> None:
     now = time.time_ns() // 1_000_000
     actions: list[Any] = [file.added(now) for file in kept]
     with _blame(lake, table):
-        open_tables.commit(folder(lake, table), opened, actions, delta_schema(table), [Transaction(_APP, 0)], "overwrite")
+        open_tables.commit(folder(lake, table), opened, actions, delta_schema(table), [Transaction(_APP, number)], "overwrite")
 
 
 def _commit(
@@ -349,13 +349,13 @@ def batches_in(name: str) -> tuple[int, int]:
     return int(named[1]), int(named[2] or named[1])
 
 
-def part_name(first: int, last: int | None = None) -> str:
+def part_name(first: int, last: int | None = None, name: str | None = None) -> str:
     """Return a new name for files with rows of one batch, or of all from `first` to `last`.
 
     The files that one task writes have the same name in every table.
     """
     batches = f"{first:08d}" if last is None else f"{first:08d}-{last:08d}"
-    return f"part-{batches}-{uuid.uuid4().hex}.parquet"
+    return f"part-{batches}-{name or uuid.uuid4().hex}.parquet"
 
 
 def locate(lake: Path, table: Table, number: int, name: str) -> list[Path]:

@@ -40,9 +40,11 @@ __all__ = [
     "done",
     "fenced",
     "following",
+    "format_of",
     "initialise",
     "locked",
     "memories",
+    "migrated",
     "pending",
     "prepare",
     "read",
@@ -51,8 +53,10 @@ __all__ = [
     "write",
 ]
 
-FORMAT: Final = 2
-"""The version of the lake's layout that this code reads and writes."""
+FORMAT: Final = 3
+"""The version of the lake's layout that this code writes."""
+OLDEST: Final = 2
+"""The oldest version that it reads, and migrates when it writes (`migration.py`)."""
 
 FOLDER: Final = "_wirelake"
 """Folder beside the tables, with the lake's own records."""
@@ -125,10 +129,15 @@ def remove(lake: Path, name: str) -> None:
 
 def check(lake: Path) -> bool:
     """Whether there is a lake here. Raises LakeError if this version cannot read it."""
+    return format_of(lake) is not None
+
+
+def format_of(lake: Path) -> int | None:
+    """Return the version of a lake's layout; None if there is no lake. Raises LakeError if this version cannot read it."""
     try:
         content = (lake / FOLDER / "format.json").read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return None
     except OSError as error:
         raise LakeError(f"{lake} cannot be read: {error.strerror}") from error
     try:
@@ -137,12 +146,17 @@ def check(lake: Path) -> bool:
         raise LakeError(f"{lake} is damaged: {FOLDER}/format.json does not say which version of a lake it is") from error
     if version > FORMAT:
         raise LakeError(f"{lake} was made by a newer wirelake (lake format {version}, this one reads {FORMAT}): upgrade wirelake")
-    if version < FORMAT:
+    if version < OLDEST:
         raise LakeError(
             f"{lake} was made by an older wirelake (lake format {version}, this one reads {FORMAT}), which knew files in another way: "
             "ingest its sources into a new folder, or go on with the older version"
         )
-    return True
+    return version
+
+
+def migrated(lake: Path) -> None:
+    """Note that a lake has the layout of this version now."""
+    write(lake, "format.json", msgspec.json.encode(_Format(FORMAT)))
 
 
 def initialise(lake: Path) -> None:

@@ -18,7 +18,7 @@ from wirelake.lake.tables import ledger
 
 __all__ = ["Positions", "positions", "positions_in"]
 
-_COLUMNS: Final = ["source", "source_id", "source_size", "offset", "length", "mark", "batch"]
+_COLUMNS: Final = ["source", "source_id", "source_size", "offset", "length", "mark", "batch", "observer"]
 
 
 class Positions:
@@ -55,10 +55,12 @@ def positions_in(ledger_entries: pa.Table) -> Positions:
     order = [("batch", "ascending"), ("offset", "ascending"), ("length", "ascending")]
     spans: dict[bytes, dict[tuple[int, int], bytes]] = {}
     ends: dict[bytes, dict[str, int]] = {}
+    observers: dict[bytes, str] = {}
     for row in rows.sort_by(order).to_pylist():
         mine, end = spans.setdefault(row["source_id"], {}), row["offset"] + row["length"]
         mine[row["offset"], row["length"]] = max(row["mark"] or b"", mine.get((row["offset"], row["length"]), b""))
         paths = ends.setdefault(row["source_id"], {})
+        observers[row["source_id"]] = row["observer"] or ""
         if end >= max(paths.values(), default=0):
             paths.pop(row["source"], None)
             paths[row["source"]] = end
@@ -67,5 +69,5 @@ def positions_in(ledger_entries: pa.Table) -> Positions:
         hashed = [(*span, mark) for span, mark in sorted(spans[source_id].items())]
         for path, end in paths.items():
             spans_before = tuple(span for span in hashed if span[0] + span[1] <= end)
-            result.add(KnownFile(Source(path, source_id, end), end, spans=spans_before))
+            result.add(KnownFile(Source(path, source_id, end, observers[source_id]), end, spans=spans_before))
     return result

@@ -37,7 +37,7 @@ Committed in this order: a source in the ledger is in all of them.
 GOLD: Final = (exchanges.TABLE, violations.TABLE, sessions.TABLE, security.TABLE, metrics.TABLE, topology.TABLE)
 """Built from other tables, in this order (`lake/gold`)."""
 
-RULES_VERSION: Final = 7
+RULES_VERSION: Final = 8
 """Version of the builders of gold tables and of all rules.
 
 Raise it when they give other rows for the same messages.

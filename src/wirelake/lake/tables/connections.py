@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.tables.schema import TIME, Table, column
+from wirelake.lake.tables.schema import OBSERVER, TIME, Table, column
 
 __all__ = ["TABLE"]
 
@@ -39,7 +39,10 @@ TABLE: Final = Table(
             column("server_address", pa.string(), "Address of the side that was listening."),
             column("server_port", pa.int32(), "Port of the side that was listening."),
             column("known_by", pa.string(), "How the protocol was recognised: `tag`, `port` or `bytes`."),
-            column("observed_by", pa.string(), "The observer: `client`, `server` (a recording peer) or `wire` (a packet capture)."),
+            OBSERVER,
+            column(
+                "observer_kind", pa.string(), "Kind of the observer: `client`, `server` (a recording peer) or `wire` (a packet capture)."
+            ),
             column("source", pa.string(), "The file that has the event."),
             column("offset", pa.int64(), "Offset of the event in the source."),
         ]

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.tables.schema import SESSION, TIME, Table, column
+from wirelake.lake.tables.schema import OBSERVER, SESSION, TIME, Table, column
 
 __all__ = ["LATE_SECONDS", "TABLE"]
 
@@ -55,6 +55,8 @@ TABLE: Final = Table(
                 " stopped waiting), `confirmed` (only a result of wolpertinger), `refused` (a result that is not success). Of a"
                 " delivery: `consumed`, `committed`, `uncommitted`, `rolled back`. Null if no result was captured.",
             ),
+            OBSERVER,
+            column("is_primary", pa.bool_(), "Whether it counts in sums: `is_primary` of its session."),
         ]
     ),
     "One row per request, per response that matches none, and per message on a channel.",

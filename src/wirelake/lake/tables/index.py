@@ -21,7 +21,7 @@ PARTING: Final = pa.struct([("ts", TIME), ("message_id", pa.binary()), ("how", p
 
 CONNECTION_INDEX: Final = Table(
     "_wirelake/connection_index",
-    ("batch", "file", "session_id", "connection_id", "direction", "protocol"),
+    ("batch", "file", "session_id", "connection_id", "direction", "protocol", "observer"),
     pa.schema(
         [
             _BATCH,
@@ -38,6 +38,8 @@ CONNECTION_INDEX: Final = Table(
             column("last_word", TIME, "Time of the last that is neither a close, an error nor an acknowledgement."),
             column("greeted", TIME, "Time of the first handshake message."),
             column("parting", PARTING, "The first close or error message: time, id and kind; null if there is none."),
+            column("observer", pa.string(), "Who saw the messages, the events or the bytes; of an older lake, `observer_kind`."),
+            column("observer_kind", pa.string(), "Kind of the observer, in rows of the events of a connection."),
             column("client_address", pa.string(), "Endpoint of the connection, in rows of its events."),
             column("client_port", pa.int32(), "See `client_address`."),
             column("server_address", pa.string(), "See `client_address`."),

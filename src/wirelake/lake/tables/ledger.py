@@ -41,6 +41,7 @@ TABLE: Final = Table(
                 "a BLAKE2b hash of the range, or 8 bytes, a hash of its last bytes. Or empty.",
             ),
             column("batch", pa.int64(), "Batch that committed the row."),
+            column("observer", pa.string(), "The name that `--observer` gave to the observer of the source; null if none was given."),
         ]
     ),
     "One row per byte range of a source, category and reason.",

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.tables.schema import CONNECTION, SESSION, TIME, Table, column
+from wirelake.lake.tables.schema import CONNECTION, OBSERVER, SESSION, TIME, Table, column
 
 __all__ = ["TABLE"]
 
@@ -51,6 +51,7 @@ TABLE: Final = Table(
             column(
                 "length", pa.int64(), "Bytes in the source from the first to the last byte of the message; other packets may lie between."
             ),
+            OBSERVER,
         ]
     ),
     "One row per protocol message.",

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.tables.schema import TIME, Table, column
+from wirelake.lake.tables.schema import OBSERVER, TIME, Table, column
 
 __all__ = ["TABLE"]
 
@@ -33,6 +33,7 @@ TABLE: Final = Table(
             column("source", pa.string(), "The file the bytes came from."),
             column("offset", pa.int64(), "Offset of the first byte in the source."),
             column("length", pa.int64(), "Bytes in the source from the first to the last byte."),
+            OBSERVER,
         ]
     ),
     "One row per byte range that was not decoded.",

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from wirelake.capture.containers.records import NO_TIME
 
-__all__ = ["CONNECTION", "SESSION", "TIME", "Table", "column", "comment", "protocol_table", "times"]
+__all__ = ["CONNECTION", "OBSERVER", "SESSION", "TIME", "Table", "column", "comment", "protocol_table", "times"]
 
 TIME: Final = pa.timestamp("us", "UTC")
 """Every time in the lake: microseconds, UTC."""
@@ -52,6 +52,12 @@ def comment(field: pa.Field) -> str:
 
 SESSION: Final = column("session_id", pa.binary(), "16 bytes: the session: a connection, a node or a link. The key of `sessions`.")
 CONNECTION: Final = column("connection_id", pa.binary(), "16 bytes: the connection. The key of `connections`.")
+OBSERVER: Final = column(
+    "observer",
+    pa.string(),
+    "Who saw it: the name of a recorder or of `--observer`, `client` or `server` of a recording without a name, or `capture-` and the id "
+    "of the capture file. Null in rows of an older lake.",
+)
 
 _LEADING: Final = (
     column("message_id", pa.binary(), "16 bytes: the source's id, then the offset of the first byte, big-endian. The key of `messages`."),
@@ -62,6 +68,7 @@ _LEADING: Final = (
     column("source", pa.string(), "The file the bytes came from."),
     column("offset", pa.int64(), "Offset of the first byte of the message in the source."),
     column("length", pa.int64(), "Bytes in the source from the first to the last byte of the message; other packets may lie between."),
+    OBSERVER,
 )
 """The first columns of every protocol's table: they join it to `messages`, and lead back to the bytes."""
 

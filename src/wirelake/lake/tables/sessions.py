@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.tables.schema import TIME, Table, column
+from wirelake.lake.tables.schema import OBSERVER, TIME, Table, column
 
 __all__ = ["TABLE"]
 
@@ -23,7 +23,15 @@ TABLE: Final = Table(
             column("server_address", pa.string(), "Address of the side that was listening; null for a node, which sends to many."),
             column("server_port", pa.int32(), "Port of the side that was listening; null for a node."),
             column("known_by", pa.string(), "How the protocol was recognised: `tag`, `port` or `bytes`."),
-            column("observed_by", pa.string(), "The observer: `client`, `server` (a recording peer) or `wire` (a packet capture)."),
+            OBSERVER,
+            column(
+                "observer_kind", pa.string(), "Kind of the observer: `client`, `server` (a recording peer) or `wire` (a packet capture)."
+            ),
+            column(
+                "is_primary",
+                pa.bool_(),
+                "Whether it counts in sums: of what several observers saw of one link or connection, only the most complete does.",
+            ),
             column("opened", TIME, "Time it was opened; time of its first message, if its opening was not captured."),
             column("ended", TIME, "Time of its last message or event; null if it did not end."),
             column("duration_us", pa.int64(), "Microseconds from `opened` to its last message or event."),
@@ -58,6 +66,23 @@ TABLE: Final = Table(
             column("violations", pa.int64(), "Broken rules, tolerated ones included, findings of severity `info` not."),
             column("source", pa.string(), "The file with its first message."),
             column("offset", pa.int64(), "Offset in that file."),
+            column(
+                "link",
+                pa.binary(),
+                "8 bytes: what several observers saw of one link or connection has the same value; null if only one saw it.",
+            ),
+            column(
+                "uncounted",
+                pa.list_(
+                    pa.struct(
+                        [
+                            column("connection_id", pa.binary(), "The connection."),
+                            column("observer", pa.string(), "The observer of these messages; null in rows of an older lake."),
+                        ]
+                    )
+                ),
+                "Connection and observer of its messages in `messages` that sums leave out; null if it is primary.",
+            ),
         ]
     ),
     "One row per session.",

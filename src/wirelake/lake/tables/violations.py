@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from wirelake.lake.tables.schema import SESSION, TIME, Table, column
+from wirelake.lake.tables.schema import OBSERVER, SESSION, TIME, Table, column
 
 __all__ = ["TABLE"]
 
@@ -51,6 +51,8 @@ TABLE: Final = Table(
             column("source", pa.string(), "The file the bytes came from."),
             column("offset", pa.int64(), "Offset of the message, the bytes or the event in the source."),
             column("length", pa.int64(), "Bytes in the source from the first to the last byte; 0 for an event."),
+            OBSERVER,
+            column("is_primary", pa.bool_(), "Whether it counts in sums: `is_primary` of its session."),
         ]
     ),
     "One row per rule and place. Severities `warning` and `info` mark findings that the specification does not forbid.",

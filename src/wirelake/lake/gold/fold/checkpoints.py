@@ -65,6 +65,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Source and offset of unreadable ranges after `ts`: they are in the state, too."""
     is_whole: bool
     """Whether the session was captured from its beginning and without a gap, as far as was known: some findings count only then."""
+    is_primary: bool
+    """Whether its rows counted in sums."""
     state: bytes
 
 
@@ -95,7 +97,7 @@ def read_checkpoints(paths: Iterable[Path]) -> dict[bytes, Checkpoint]:
 
 
 def resumed(
-    one: Checkpoint, index: pa.Table, events: Collection[ConnectionEvent], unreadable: Collection[Unreadable]
+    one: Checkpoint, index: pa.Table, events: Collection[ConnectionEvent], unreadable: Collection[Unreadable], *, is_primary: bool
 ) -> SessionAnalyzer | None:
     """The analyzer that goes on from a checkpoint; None if something new is known of the time before it.
 
@@ -106,7 +108,8 @@ def resumed(
     old, new = said.filter(pc.invert(is_new)), said.filter(is_new)
     kind = analyzer_of(one.protocol)
     is_as_it_was = (
-        (pc.sum(old["messages"]).as_py() or 0) == one.known
+        is_primary == one.is_primary
+        and (pc.sum(old["messages"]).as_py() or 0) == one.known
         and all(first > one.ts for first in values(new["first_seen"]))
         and sum(event.ts <= one.ts for event in events) == one.events
         and sum(found.ts <= one.ts for found in unreadable) == one.unreadable

@@ -11,19 +11,25 @@ from wirelake.lake.gold.fold.rows import Endpoints, Sums
 from wirelake.lake.gold.fold.seen import EVENT_COLUMNS, UNREADABLE_COLUMNS, connection_events, unreadable_ranges, values
 from wirelake.lake.gold.fold.sessions import SessionFacts
 from wirelake.lake.tables.protocols import NODES
+from wirelake.lake.views import View
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent
 
-__all__ = ["CONNECTION_COLUMNS", "INDEX_COLUMNS", "QUARANTINE_COLUMNS", "links_of", "session_facts"]
+__all__ = ["CONNECTION_COLUMNS", "INDEX_COLUMNS", "IS_PRIMARY", "NO_VIEW", "QUARANTINE_COLUMNS", "VIEW_LINK", "session_facts"]
 
 _NOWHERE: Final = Endpoints(NO_TIME, *[None] * (len(Endpoints._fields) - 1))  # type: ignore[arg-type]
 _SUMMED: Final = ("messages", "bytes", "keepalives")
 
 CONNECTION_COLUMNS: Final = [*dict.fromkeys([*EVENT_COLUMNS, *Endpoints._fields])]
 """Columns of `connections` that facts are made of."""
-QUARANTINE_COLUMNS: Final = ["session_id", *UNREADABLE_COLUMNS]
+QUARANTINE_COLUMNS: Final = ["session_id", *UNREADABLE_COLUMNS, "observer"]
 """Columns of `quarantine` that facts are made of."""
 INDEX_COLUMNS: Final = ["session_id", "connection_id", "direction", "first_seen", *_SUMMED]
 """Columns of the connection index that facts are made of."""
+VIEW_LINK: Final = "view_link"
+IS_PRIMARY: Final = "is_primary"
+"""Columns of a plan: the view that the session of a row is."""
+NO_VIEW: Final = View(b"", is_primary=True)
+"""Of a session that only one observer saw."""
 
 
 class _Said(NamedTuple):
@@ -41,15 +47,6 @@ class _Happened:
     def __init__(self) -> None:
         self.events: list[ConnectionEvent] = []
         self.first = _NOWHERE
-
-
-def links_of(index: pa.Table) -> dict[bytes, bytes]:
-    """Connection -> the link that it carried. `index` has rows of the connection index, of one protocol whose sessions are links."""
-    links: dict[bytes, bytes] = {}
-    for session_id, connection_id in set(zip(values(index["session_id"]), values(index["connection_id"]), strict=True)):
-        if session_id != connection_id:
-            links[connection_id] = max(session_id, links.get(connection_id, b""))
-    return links
 
 
 def session_facts(
@@ -82,6 +79,10 @@ def session_facts(
         known.sums = Sums(*map(sum, totals))._replace(connections=len(by_connection))
     for found, session_id in zip(unreadable_ranges(quarantine), values(quarantine["session_id"]), strict=True):
         facts.setdefault(of_link(found.connection_id or b"", session_id), SessionFacts()).unreadable.append(found)
+    if IS_PRIMARY in index.column_names:
+        for session_id, link, is_primary in set(zip(*(values(index[name]) for name in ("session_id", VIEW_LINK, IS_PRIMARY)), strict=True)):
+            if link is not None and session_id in facts:
+                facts[session_id].view = View(link, is_primary)
     return facts
 
 

@@ -7,7 +7,7 @@ file per gold table, with the rows of other sessions that stood in the files it 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from wirelake.lake.gold.fold.facts import INDEX_COLUMNS
+from wirelake.lake.gold.fold.facts import INDEX_COLUMNS, IS_PRIMARY, NO_VIEW, VIEW_LINK
 from wirelake.lake.store import delta, durable
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.gold_names import leaf_name, session_of, settled_name
@@ -29,6 +29,7 @@ from wirelake.lake.tables import messages, quarantine
 from wirelake.lake.tables.catalog import gold_table
 from wirelake.lake.tables.checkpoints import CHECKPOINTS
 from wirelake.lake.tables.schema import Table
+from wirelake.lake.views import Views, apart
 
 __all__ = ["Item", "ItemFiles", "Plan", "links_in", "write_plan"]
 
@@ -56,17 +57,22 @@ class Plan(msgspec.Struct, frozen=True):
     keys: str | None
     """The scratch file with all keys whose rows are replaced; None: all rows are."""
     items: list[Item]
+    apart: list[tuple[bytes, str, bytes]] = []
+    """Connection, observer, and the id of the connection as this observer saw it; see `Views.apart`."""
 
 
-def write_plan(index: pa.Table, links: Mapping[bytes, bytes], slots: Sequence[int], items: Sequence[Item], path: Path) -> None:
+def write_plan(index: pa.Table, known: Views, slots: Sequence[int], items: Sequence[Item], path: Path) -> None:
     """Write the rows of the index, item by item. `slots` has the slot of each row."""
     of_slot = np.zeros(max(item.last for item in items) + 1, np.int64)
     for number, item in enumerate(items):
         of_slot[item.first : item.last + 1] = number
-    chosen = index.select(["batch", "protocol", "file", "last_seen", *INDEX_COLUMNS])
+    chosen = index.select(["batch", "protocol", "file", "last_seen", "observer", *INDEX_COLUMNS])
     of_item = of_slot[np.asarray(slots, np.int64)]
     order = np.argsort(of_item, kind="stable")
-    chosen = chosen.append_column(_LINK, pa.array([links.get(one) for one in index["connection_id"].to_pylist()], pa.binary()))
+    chosen = chosen.append_column(_LINK, pa.array([known.sessions.get(one) for one in index["connection_id"].to_pylist()], pa.binary()))
+    seen = [known.of_session.get(one, NO_VIEW) for one in index["session_id"].to_pylist()]
+    chosen = chosen.append_column(VIEW_LINK, pa.array([one.link or None for one in seen], pa.binary()))
+    chosen = chosen.append_column(IS_PRIMARY, pa.array([one.is_primary for one in seen], pa.bool_()))
     chosen, of_item = chosen.take(pa.array(order)), of_item[order]
     edges = np.searchsorted(of_item, np.arange(len(items) + 1))
     with pq.ParquetWriter(path, chosen.schema) as writer:
@@ -101,6 +107,34 @@ class ItemFiles:
         file = pq.ParquetFile(self._plan.index)
         parts = [number for number in range(file.num_row_groups) if number == self._number]
         return file.read_row_groups(parts) if parts else file.schema_arrow.empty_table()
+
+    @cached_property
+    def _apart(self) -> dict[tuple[bytes, str], bytes]:
+        """The connections of the item that two captures have under one id."""
+        mine = set(self.index()["connection_id"].to_pylist()) if self._plan.apart else ()
+        known = {(connection_id, observer): other for connection_id, observer, other in self._plan.apart}
+        several = {connection_id for (connection_id, _), other in known.items() if other in mine or connection_id in mine}
+        return {key: other for key, other in known.items() if key[0] in several}
+
+    @property
+    def needs_observer(self) -> bool:
+        """Whether `apart` needs the observer of each row."""
+        return bool(self._apart)
+
+    def in_tables(self, ids: pa.Array) -> pa.Array:
+        """The ids of connections, or of their sessions, and those that tables have in their place."""
+        former = {other: connection_id for (connection_id, _), other in self._apart.items()}
+        chosen = set(ids.to_pylist()) if former else set()
+        more = [connection_id for other, connection_id in former.items() if other in chosen]
+        return pa.concat_arrays([pa.array(ids.to_pylist(), pa.binary()), pa.array(more, pa.binary())]) if more else ids
+
+    def apart(self, rows: pa.Table) -> pa.Table:
+        """Rows with the ids that each observer's connections have."""
+        return apart(rows, self._apart)
+
+    def former(self, connection_id: bytes, observer: str | None) -> bytes:
+        """The id that tables have of a connection."""
+        return next((old for (old, by), other in self._apart.items() if (other, by) == (connection_id, observer)), connection_id)
 
     def emit(self, name: str, rows: pa.Table) -> None:
         """Write rows of the table of this name."""
@@ -227,7 +261,7 @@ class ItemFiles:
         paths = self.paths(quarantine.TABLE, index.filter(pc.is_null(index["direction"])))
         if not paths:
             return quarantine.TABLE.schema.empty_table().select(list(columns))
-        rows = delta.dataset(self.lake, quarantine.TABLE, paths).to_table(columns=list(columns))
+        rows = self.apart(delta.dataset(self.lake, quarantine.TABLE, paths).to_table(columns=list(columns)))
         links = links_in(index)
         named = [
             links.get(connection_id or b"", session_id or b"")

@@ -20,6 +20,7 @@ from wirelake.lake.tables import sessions as sessions_table
 from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.rules import rules
 from wirelake.lake.tables.schema import times
+from wirelake.lake.views import View
 from wirelake.protocols.analyzer import NO_TIME, REQUEST, Exchange, Finding, SessionAnalyzer
 from wirelake.protocols.faults import VIOLATIONS
 from wirelake.protocols.request_pairs import PairColumns
@@ -27,6 +28,7 @@ from wirelake.protocols.request_pairs import PairColumns
 __all__ = [
     "Endpoints",
     "Judged",
+    "Observed",
     "Sums",
     "ends",
     "exchange_rows",
@@ -77,13 +79,26 @@ def _table(schema: pa.Schema, columns: Mapping[str, Sequence[object]]) -> pa.Tab
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
 
 
-def exchange_rows(protocol: str, session_ids: Sequence[bytes], exchanges: Sequence[Exchange], late_seconds: float) -> pa.Table:
-    """Rows of `exchanges` of one protocol; `session_ids` has the session of each."""
+class Observed(NamedTuple):
+    """Who saw a session, and whether it counts in sums."""
+
+    observer: str | None = None
+    is_primary: bool = True
+
+
+def exchange_rows(
+    protocol: str, session_ids: Sequence[bytes], exchanges: Sequence[Exchange], late_seconds: float, observed: Mapping[bytes, Observed]
+) -> pa.Table:
+    """Rows of `exchanges` of one protocol; `session_ids` has the session of each, and `observed` who saw it."""
     sent, answers = [one.sent for one in exchanges], [one.answer for one in exchanges]
     requested, answered = (np.array([NO_TIME if one is None else one.ts for one in parts], np.int64) for parts in (sent, answers))
     outcome = [one.outcome for one in exchanges]
+    sessions = pa.array(session_ids, pa.binary()).dictionary_encode()
+    seen = [observed[session_id] for session_id in sessions.dictionary.to_pylist()]
     columns = {
-        "session_id": pa.array(session_ids, pa.binary()).dictionary_encode(),
+        "session_id": sessions,
+        "observer": pa.array([one.observer for one in seen], pa.string()).take(sessions.indices).dictionary_encode(),
+        "is_primary": pa.array([one.is_primary for one in seen], pa.bool_()).take(sessions.indices),
         "kind": pa.array([one.kind for one in exchanges], pa.string()).dictionary_encode(),
         "correlation_id": pa.array([one.correlation_id for one in exchanges], pa.string()),
         "subject": pa.array([one.subject for one in exchanges], pa.string()).dictionary_encode(),
@@ -103,7 +118,7 @@ def exchange_rows(protocol: str, session_ids: Sequence[bytes], exchanges: Sequen
 
 
 def paired_rows(
-    protocol: str, session_id: bytes, requests: pa.Table, answers: pa.Table, columns: PairColumns, late_seconds: float
+    protocol: str, session_id: bytes, requests: pa.Table, answers: pa.Table, columns: PairColumns, late_seconds: float, observed: Observed
 ) -> pa.Table:
     """Rows of `exchanges` of requests and their answers, which are rows of the protocol's table."""
     count = requests.num_rows
@@ -115,6 +130,8 @@ def paired_rows(
         outcome = pa.array([columns.outcomes.get(one) for one in values(answers[columns.outcome])], pa.string()).dictionary_encode()
     found = {
         "session_id": _words(np.zeros(count, np.int8), [session_id], pa.binary()),
+        "observer": pa.array([observed.observer] * count, pa.string()).dictionary_encode(),
+        "is_primary": pa.array(np.full(count, observed.is_primary)),
         "kind": _words(np.zeros(count, np.int8), [REQUEST]),
         "correlation_id": pa.array([one.hex() for one in ids.to_pylist()]) if pa.types.is_binary(ids.type) else ids.cast(pa.string()),
         "subject": subject.dictionary_encode(),
@@ -167,6 +184,7 @@ class Judged(NamedTuple):
     protocol: str | None
     finding: Finding
     ended_session: bool
+    observed: Observed = Observed()
 
 
 def violation_rows(found: Sequence[Judged]) -> pa.Table:
@@ -184,6 +202,8 @@ def violation_rows(found: Sequence[Judged]) -> pa.Table:
         "detail": of("detail"),
         "ended_session": [one.ended_session for one in found],
         **{name: of(name) for name in ("source", "offset", "length")},
+        "observer": [one.observed.observer for one in found],
+        "is_primary": [one.observed.is_primary for one in found],
     }
     return _table(violations_table.TABLE.schema, columns)
 
@@ -191,7 +211,7 @@ def violation_rows(found: Sequence[Judged]) -> pa.Table:
 def unclaimed_rows(quarantine: pa.Table) -> pa.Table:
     """Rows of `violations` for bytes that a specification forbids, of no session that has a row. An empty `session_id` means none."""
     broken = quarantine.filter(pc.is_valid(quarantine["clause"]))
-    found = zip(unreadable_ranges(broken), values(broken["session_id"]), values(broken["protocol"]), strict=True)
+    found = zip(unreadable_ranges(broken), *(values(broken[name]) for name in ("session_id", "protocol", "observer")), strict=True)
     return violation_rows(
         [
             Judged(
@@ -199,8 +219,9 @@ def unclaimed_rows(quarantine: pa.Table) -> pa.Table:
                 protocol,
                 Finding(one.reason, one.ts, one.to_server, None, one.source, one.offset, one.length, needs_whole=False),
                 ended_session=False,
+                observed=Observed(observer),
             )
-            for one, session_id, protocol in found
+            for one, session_id, protocol, observer in found
         ]
     )
 
@@ -217,7 +238,8 @@ class Endpoints(NamedTuple):
     server_address: str | None
     server_port: int | None
     known_by: str
-    observed_by: str
+    observer_kind: str
+    observer: str | None
 
 
 class Sums(NamedTuple):
@@ -232,7 +254,16 @@ class Sums(NamedTuple):
 
 
 def session_row(
-    session_id: bytes, protocol: str, analyzer: SessionAnalyzer, first: Endpoints, sums: Sums, violations: int, newest: int
+    session_id: bytes,
+    protocol: str,
+    analyzer: SessionAnalyzer,
+    first: Endpoints,
+    sums: Sums,
+    violations: int,
+    newest: int,
+    observed: Observed,
+    view: View | None,
+    uncounted: Sequence[tuple[bytes, str | None]],
 ) -> dict[str, object]:
     """The row of `sessions` of a session, after its analyzer's `end`."""
     standing = analyzer.standing(newest)
@@ -263,6 +294,9 @@ def session_row(
         "ended_by": standing.ended_by,
         "error_code": standing.error_code,
         "violations": violations,
+        **observed._asdict(),
+        "link": None if view is None else view.link,
+        "uncounted": [{"connection_id": connection_id, "observer": observer} for connection_id, observer in uncounted] or None,
     }
 
 

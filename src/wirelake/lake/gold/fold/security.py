@@ -58,7 +58,7 @@ PACKET_COLUMNS: Final = (
 BEFORE_COLUMNS: Final = ("message_id", "node_id", "packet_id", "verdict", "genuine", "trust", "accepted", "was_accepted")
 """Columns of earlier rows of `security` that later ones depend on."""
 CONNECTION_COLUMNS: Final = (
-    *("connection_id", "protocol", "client_address", "client_port", "server_address", "server_port", "observed_by"),
+    *("connection_id", "protocol", "client_address", "client_port", "server_address", "server_port", "observer_kind"),
 )
 """Columns of `connections` that endpoints are made of."""
 QUARANTINE_COLUMNS: Final = ("session_id", "connection_id", "ts", "protocol", "reason", "clause", "source", "offset", "length")
@@ -100,15 +100,15 @@ def pass_of(rows: pa.Table, passes: int) -> Ints:
 
 
 def ends_of(connections: pa.Table) -> pa.Table:
-    """One row per connection of Event Mesh: `connection_id`, `client`, `server`, `observed_by`. The smallest is taken."""
+    """One row per connection of Event Mesh: `connection_id`, `client`, `server`, `observer_kind`. The smallest is taken."""
     rows = connections.filter(pc.and_(pc.equal(connections["protocol"], PROTOCOL), pc.is_valid(connections["connection_id"])))
     ends = pa.table(
         {
             "connection_id": _plain(rows["connection_id"]),
             "client": _endpoint(rows, "client"),
             "server": _endpoint(rows, "server"),
-            "is_observed": pc.is_valid(rows["observed_by"]).cast(pa.int8()),  # null is smallest
-            "observed_by": _plain(rows["observed_by"]),
+            "is_observed": pc.is_valid(rows["observer_kind"]).cast(pa.int8()),  # null is smallest
+            "observer_kind": _plain(rows["observer_kind"]),
         }
     )
     ends = ends.take(pc.sort_indices(ends, sort_keys=[(name, "ascending") for name in ends.column_names]))
@@ -263,12 +263,12 @@ def _ends(packets: pa.Table, ends: pa.Table) -> _Ends:
     at = np.append(known, _NONE)[of_packet]
     words, codes = _words(pa.chunked_array([_one(ends["client"]), _one(ends["server"])], pa.string()))
     client, server = (np.append(part, _NONE) for part in (codes[: ends.num_rows], codes[ends.num_rows :]))
-    observers = pc.index_in(ends["observed_by"], value_set=pa.array(_OBSERVERS)).fill_null(_NONE).to_numpy()
-    observed_by = np.append(observers, _NONE)[at]
+    observers = pc.index_in(ends["observer_kind"], value_set=pa.array(_OBSERVERS)).fill_null(_NONE).to_numpy()
+    observer_kind = np.append(observers, _NONE)[at]
     directions, direction = _words(packets["direction"])
     from_client = direction == _place(directions, "to_server") if len(directions) else np.zeros(packets.num_rows, bool)
-    sent_by_observer = observed_by == np.where(from_client, _OBSERVERS.index("client"), _OBSERVERS.index("server"))
-    watched_by = np.where(sent_by_observer, _SENDER, np.where(observed_by == _OBSERVERS.index("wire"), _WIRE, _RECEIVER))
+    sent_by_observer = observer_kind == np.where(from_client, _OBSERVERS.index("client"), _OBSERVERS.index("server"))
+    watched_by = np.where(sent_by_observer, _SENDER, np.where(observer_kind == _OBSERVERS.index("wire"), _WIRE, _RECEIVER))
     return _Ends(words, np.where(from_client, client[at], server[at]), np.where(from_client, server[at], client[at]), watched_by)
 
 

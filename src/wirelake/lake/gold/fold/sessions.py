@@ -24,6 +24,7 @@ from wirelake.lake.gold.fold.checkpoints import Checkpoint, checkpoint_rows
 from wirelake.lake.gold.fold.rows import (
     Endpoints,
     Judged,
+    Observed,
     Sums,
     ends,
     exchange_rows,
@@ -36,6 +37,7 @@ from wirelake.lake.gold.fold.rows import (
 from wirelake.lake.gold.fold.seen import analyzer_of, seen_messages
 from wirelake.lake.tables import exchanges, sessions, violations
 from wirelake.lake.tables.checkpoints import CHECKPOINTS
+from wirelake.lake.views import View
 from wirelake.protocols.analyzer import NO_TIME, ConnectionEvent, Exchange, SeenMessage, SessionAnalyzer, Unreadable
 from wirelake.protocols.request_pairs import PairColumns
 
@@ -54,7 +56,7 @@ _ROWS: Final = 65_536
 class SessionFacts:
     """What the lake knows of a session before its messages are read."""
 
-    __slots__ = ("analyzer", "events", "first", "mark", "resume", "sums", "unreadable")
+    __slots__ = ("analyzer", "events", "first", "mark", "resume", "sums", "uncounted", "unreadable", "view")
 
     def __init__(self) -> None:
         self.events: list[ConnectionEvent] = []
@@ -68,6 +70,16 @@ class SessionFacts:
         """The analyzer that goes on from there, with all events and ranges."""
         self.mark: int | None = None
         """Take a checkpoint after the messages up to this time; None: take none."""
+        self.view: View | None = None
+        """What it is, if several observers saw the same; None: only one did."""
+        self.uncounted: list[tuple[bytes, str | None]] = []
+        """Connection and observer of its messages, if it is not primary."""
+
+    @property
+    def observed(self) -> Observed:
+        """Who saw it, and whether it counts in sums."""
+        observer = None if self.first is None else self.first.observer or self.first.observer_kind
+        return Observed(observer, self.view is None or self.view.is_primary)
 
     @property
     def messages(self) -> int:
@@ -78,7 +90,7 @@ class SessionFacts:
 class _Rows:
     """Collects rows of `exchanges` and `violations`, and hands them on when there are enough."""
 
-    __slots__ = ("_emit", "_exchanges", "_late_seconds", "_paired", "_protocol", "_sessions_of", "_violations")
+    __slots__ = ("_emit", "_exchanges", "_late_seconds", "_observed", "_paired", "_protocol", "_sessions_of", "_violations")
 
     def __init__(self, protocol: str, late_seconds: float, emit: Emit) -> None:
         self._protocol = protocol
@@ -88,16 +100,18 @@ class _Rows:
         self._paired: list[pa.Table] = []
         """Rows of `exchanges` of requests that were paired in bulk."""
         self._sessions_of: list[bytes] = []
+        self._observed: dict[bytes, Observed] = {}
         self._violations: list[Judged] = []
 
-    def add_exchanges(self, session_id: bytes, added: list[Exchange]) -> None:
+    def add_exchanges(self, session_id: bytes, added: list[Exchange], observed: Observed) -> None:
         self._exchanges += added
+        self._observed[session_id] = observed
         self._sessions_of += [session_id] * len(added)
         if len(self._exchanges) >= _ROWS:
             self.flush()
 
-    def add_pairs(self, session_id: bytes, requests: pa.Table, answers: pa.Table, columns: PairColumns) -> None:
-        self._paired.append(paired_rows(self._protocol, session_id, requests, answers, columns, self._late_seconds))
+    def add_pairs(self, session_id: bytes, requests: pa.Table, answers: pa.Table, columns: PairColumns, observed: Observed) -> None:
+        self._paired.append(paired_rows(self._protocol, session_id, requests, answers, columns, self._late_seconds, observed))
         if sum(rows.num_rows for rows in self._paired) >= _ROWS:
             self.flush()
 
@@ -111,8 +125,10 @@ class _Rows:
             self._emit(exchanges.TABLE.name, rows)
         self._paired = []
         if self._exchanges:
-            self._emit(exchanges.TABLE.name, exchange_rows(self._protocol, self._sessions_of, self._exchanges, self._late_seconds))
-            self._exchanges, self._sessions_of = [], []
+            self._emit(
+                exchanges.TABLE.name, exchange_rows(self._protocol, self._sessions_of, self._exchanges, self._late_seconds, self._observed)
+            )
+            self._exchanges, self._sessions_of, self._observed = [], [], {}
         if self._violations:
             self._emit(violations.TABLE.name, violation_rows(self._violations))
             self._violations = []
@@ -207,7 +223,7 @@ class SessionFold:
             self._watch(session_id, analyzer, rows, coming)
         self._left[session_id] -= rows.num_rows
         if self._left[session_id]:
-            self._collect(session_id, analyzer)
+            self._collect(session_id, analyzer, self._facts[session_id])
         else:
             self._end(session_id)
 
@@ -218,7 +234,7 @@ class SessionFold:
         if coming is None:
             columns = analyzer.PAIRS  # type: ignore[attr-defined]  # see `can_pair`
             for requests, answers in paired_exchanges(analyzer, rows):
-                self._rows_of(session_id).add_pairs(session_id, requests, answers, columns)
+                self._rows_of(session_id).add_pairs(session_id, requests, answers, columns, self._facts[session_id].observed)
             return
         watch = analyzer.watch if analyzer.unconfirmed else analyzer.message
         for message in islice(coming, rows.num_rows):
@@ -258,7 +274,7 @@ class SessionFold:
         """Take the checkpoint of a session. What it tells from now on may change again."""
         known = self._facts[session_id]
         if marked.messages and self._settle is not None:
-            self._collect(session_id, analyzer)
+            self._collect(session_id, analyzer, known)
             marked.rows.flush()
             one = Checkpoint(
                 session_id=session_id,
@@ -273,6 +289,7 @@ class SessionFold:
                 unreadable=sum(found.ts <= marked.at for found in known.unreadable),
                 later=[(found.source, found.offset) for found in known.unreadable if found.ts > marked.at],
                 is_whole=analyzer.is_whole,
+                is_primary=known.observed.is_primary,
                 state=analyzer.encode(),
             )
             self._settle(session_id, CHECKPOINTS.name, checkpoint_rows(one))
@@ -320,25 +337,26 @@ class SessionFold:
         analyzer, known = self._open.pop(session_id), self._facts.pop(session_id)
         del self._left[session_id]
         analyzer.end()
-        self._collect(session_id, analyzer, is_end=True)
+        self._collect(session_id, analyzer, known, is_end=True)
         broken = self._broken.pop(session_id, 0)
         if known.first is not None:
-            self._rows.append(session_row(session_id, self._protocol, analyzer, known.first, known.sums, broken, self._newest))
+            more = (known.observed, known.view, known.uncounted)
+            self._rows.append(session_row(session_id, self._protocol, analyzer, known.first, known.sums, broken, self._newest, *more))
             if len(self._rows) >= _ROWS:
                 self._flush()
 
-    def _collect(self, session_id: bytes, analyzer: SessionAnalyzer, *, is_end: bool = False) -> None:
+    def _collect(self, session_id: bytes, analyzer: SessionAnalyzer, known: SessionFacts, *, is_end: bool = False) -> None:
         """Take out what the analyzer told, as far as it is certain."""
         if not analyzer.exchanges and not analyzer.findings:
             return
         rows = self._rows_of(session_id)
         if analyzer.exchanges:
-            rows.add_exchanges(session_id, analyzer.exchanges)
+            rows.add_exchanges(session_id, analyzer.exchanges, known.observed)
             analyzer.exchanges = []
         if analyzer.findings:
-            self._judge(session_id, analyzer, rows, is_end=is_end)
+            self._judge(session_id, analyzer, rows, known.observed, is_end=is_end)
 
-    def _judge(self, session_id: bytes, analyzer: SessionAnalyzer, rows: _Rows, *, is_end: bool) -> None:
+    def _judge(self, session_id: bytes, analyzer: SessionAnalyzer, rows: _Rows, observed: Observed, *, is_end: bool) -> None:
         waiting = []
         is_whole, last_word = analyzer.is_whole, analyzer.last_word
         for finding in analyzer.findings:
@@ -346,7 +364,7 @@ class SessionFold:
                 waiting.append(finding)
             elif is_whole or not finding.needs_whole:
                 ended = is_end and ends(self._protocol, finding.rule) and analyzer.ended_on(finding)
-                rows.add_violation(Judged(session_id, self._protocol, finding, ended))
+                rows.add_violation(Judged(session_id, self._protocol, finding, ended, observed))
                 self._broken[session_id] += is_counted(self._protocol, finding.rule)
         analyzer.findings = waiting
 

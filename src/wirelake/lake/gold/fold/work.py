@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -13,7 +14,7 @@ import pyarrow.dataset as pads
 
 from wirelake.lake.gold.fold.checkpoints import CheckpointRules, read_checkpoints, resumed, rows_after
 from wirelake.lake.gold.fold.connection_order import ranked_windows
-from wirelake.lake.gold.fold.facts import CONNECTION_COLUMNS, QUARANTINE_COLUMNS, session_facts
+from wirelake.lake.gold.fold.facts import CONNECTION_COLUMNS, IS_PRIMARY, QUARANTINE_COLUMNS, session_facts
 from wirelake.lake.gold.fold.items import ItemFiles, Plan, links_in
 from wirelake.lake.gold.fold.rows import unclaimed_rows
 from wirelake.lake.gold.fold.seen import analyzer_of, columns_of, table_of, values
@@ -96,6 +97,7 @@ class _ItemFold:
         mine = pc.is_in(unclaimed["session_id"], value_set=pc.unique(said["session_id"] if not happened.num_rows else ids))
         mine = pc.and_(mine, pc.not_equal(unclaimed["session_id"], b""))
         facts = session_facts(protocol, index, happened, unclaimed.filter(mine), links)
+        self._leave_out(index, facts)
         analyzed = self._resume(protocol, index, facts)
         self._mark(said, facts)
         fold = SessionFold(
@@ -117,6 +119,13 @@ class _ItemFold:
         fold.finish()
         return unclaimed.filter(pc.invert(mine))
 
+    def _leave_out(self, index: pa.Table, facts: Mapping[bytes, SessionFacts]) -> None:
+        """Note which messages belong to sessions that are not primary."""
+        rows = index.filter(pc.and_(pc.is_valid(index["direction"]), pc.invert(index[IS_PRIMARY])))
+        used = sorted(set(zip(*(values(rows[name]) for name in ("session_id", "connection_id", "observer")), strict=True)), key=str)
+        for session_id, connection_id, observer in used:
+            facts[session_id].uncounted.append((self._files.former(connection_id, observer), observer))
+
     def _resume(self, protocol: str, index: pa.Table, facts: Mapping[bytes, SessionFacts]) -> dict[bytes, int]:
         """Let sessions go on from their checkpoints, where these still hold. Returns until when their messages are analyzed."""
         after = {}
@@ -125,7 +134,7 @@ class _ItemFold:
             if known is None or one.protocol != protocol:
                 continue
             of_session = index.filter(pc.equal(index["session_id"], session_id))
-            known.analyzer = resumed(one, of_session, known.events, known.unreadable)
+            known.analyzer = resumed(one, of_session, known.events, known.unreadable, is_primary=known.observed.is_primary)
             if known.analyzer is not None:
                 known.resume = one
                 after[session_id] = one.ts
@@ -153,9 +162,9 @@ class _ItemFold:
         own, is_link = table_of(protocol), protocol in LINKS
         by = "connection_id" if is_link else "session_id"
         read = partial(
-            read_windows,
+            self._windows,
             self._files.paths(table_named(own), said),
-            columns_of(analyzer_of(protocol).MESSAGE),
+            [*columns_of(analyzer_of(protocol).MESSAGE), *(["observer"] if self._files.needs_observer else [])],
             None if own == protocol else protocol,
             by,
             after=min(after.values(), default=None),
@@ -172,14 +181,26 @@ class _ItemFold:
             self._messages += rows.num_rows
             fold.feed(rows, ranks)
 
+    def _windows(
+        self, paths: Sequence[Path], columns: Sequence[str], protocol: str | None, by: str, chosen: pa.Array, after: int | None
+    ) -> Iterator[pa.Table]:
+        """As `read_windows`, where two captures may have a connection under one id."""
+        if not self._files.needs_observer:
+            yield from read_windows(paths, columns, protocol, by, chosen, after)
+            return
+        for window in read_windows(paths, columns, protocol, by, self._files.in_tables(chosen), after):
+            rows = self._files.apart(window)
+            yield rows.filter(pc.is_in(rows[by].cast(pa.binary()), value_set=chosen))
+
     def _connections(self, protocol: str, index: pa.Table, chosen: pa.Array) -> pa.Table:
         # Only nodes have no row in the index for the events of their connections.
         paths = self._files.paths(connections.TABLE, index if protocol in NODES else index.filter(pc.is_null(index["direction"])))
         columns = ["protocol", *CONNECTION_COLUMNS]
         if not paths:
             return connections.TABLE.schema.empty_table().select(columns)
-        is_mine = (pads.field("protocol") == protocol) & pads.field("connection_id").isin(chosen)
-        return delta.dataset(self._files.lake, connections.TABLE, paths).to_table(columns=columns, filter=is_mine)
+        is_mine = (pads.field("protocol") == protocol) & pads.field("connection_id").isin(self._files.in_tables(chosen))
+        rows = self._files.apart(delta.dataset(self._files.lake, connections.TABLE, paths).to_table(columns=columns, filter=is_mine))
+        return rows.filter(pc.is_in(rows["connection_id"], value_set=chosen)) if self._files.needs_observer else rows
 
 
 def _is_open(events: Collection[ConnectionEvent]) -> bool:

@@ -25,9 +25,9 @@ from wirelake.lake.gold.fold.seen import analyzer_of
 from wirelake.lake.store import delta
 from wirelake.lake.store.slots import slot
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
-from wirelake.lake.tables.protocols import LINKS
+from wirelake.lake.views import NO_VIEWS, Views, resolved, views
 
-__all__ = ["Affected", "affected", "linked", "minutes"]
+__all__ = ["Affected", "affected", "minutes"]
 
 _MINUTE_US: Final = 60_000_000
 Flags = npt.NDArray[np.bool_]
@@ -39,8 +39,8 @@ class Affected(msgspec.Struct, frozen=True):
 
     index: pa.Table
     """The rows of the connection index of affected sessions. Their `session_id` is the link's, where there is one."""
-    links: dict[bytes, bytes]
-    """Connection -> the link that it carried."""
+    views: Views
+    """The sessions of connections, and which of them are views of the same."""
     keys: pa.Array
     """All values of `session_id` whose gold rows are replaced: affected sessions, and connections that turned out to carry a link.
 
@@ -56,6 +56,8 @@ class Affected(msgspec.Struct, frozen=True):
     """Older batches with rows of affected sessions, among others."""
     newest: dict[str, int]
     """Protocol -> time of its last message, for protocols that detect silence by it."""
+    changed: frozenset[bytes] = frozenset()
+    """Sessions that became views of others, or are no more: their messages count otherwise than before."""
     is_all: bool = False
     """Whether every session is affected."""
 
@@ -64,7 +66,10 @@ def affected(lake: Path, built: int, newest: int) -> Affected:
     """Return what batches after `built`, up to `newest`, affect. With `built` 0 it is everything."""
     index = delta.dataset(lake, CONNECTION_INDEX).to_table(filter=pads.field("batch") <= newest)
     named = index["session_id"]
-    index, links = linked(index)
+    now = views(index)
+    before = views(index.filter(pc.less_equal(index["batch"], built))) if built else NO_VIEWS
+    index = resolved(index, now)
+    changed, gone = _changed(before, now) if built else (set(), set())
     sessions, connections = (_codes(index[name]) for name in ("session_id", "connection_id"))
     batches = index["batch"].to_numpy()
     is_new = batches > built
@@ -72,21 +77,28 @@ def affected(lake: Path, built: int, newest: int) -> Affected:
     touched = np.zeros(connections.max(initial=-1) + 1, bool)
     touched[connections[is_new]] = True
     is_hit[sessions[is_new | touched[connections]]] = True
+    if changed:
+        is_hit[sessions[pc.is_in(index["session_id"], value_set=pa.array(changed, pa.binary())).to_numpy()]] = True
     heard = _silenced(index, sessions, is_hit, built)
+    # A session that another one was divided from has its id in silver tables: its rows are replaced, too.
+    former_ids = pc.unique(named.filter(pa.array(is_hit[sessions])))
+    is_hit[sessions[pc.is_in(index["session_id"], value_set=former_ids).to_numpy()]] = True
     is_chosen = pa.array(is_hit[sessions] | (built == 0))
     chosen = index.filter(is_chosen)
-    keys = pc.unique(pa.chunked_array([*chosen["session_id"].chunks, *named.filter(is_chosen).chunks], pa.binary()))
+    former = pa.array(gone, pa.binary())
+    keys = pc.unique(pa.chunked_array([*chosen["session_id"].chunks, *named.filter(is_chosen).chunks, former], pa.binary()))
     hit_batches = np.unique(chosen["batch"].to_numpy()).tolist()
     spoken = [name for name in pc.unique(chosen["protocol"]).to_pylist() if name is not None]
     return Affected(
         chosen,
-        links,
+        now,
         keys,
         frozenset(map(slot, keys.to_pylist())),
         tuple(sorted(spoken)),
         tuple(batch for batch in hit_batches if batch > built),
         tuple(batch for batch in hit_batches if batch <= built),
         heard,
+        frozenset(changed),
         is_all=not built,
     )
 
@@ -100,19 +112,15 @@ def _codes(column: pa.ChunkedArray) -> Ints:
     return codes
 
 
-def linked(index: pa.Table) -> tuple[pa.Table, dict[bytes, bytes]]:
-    """Give all rows of a connection that carried a link the link's session, also those from before it was agreed on."""
-    is_link = pc.is_in(index["protocol"], value_set=pa.array(LINKS, pa.string()))
-    carried = index.filter(pc.and_(is_link, pc.not_equal(index["session_id"], index["connection_id"])))
-    carried = carried.filter(pc.not_equal(carried["session_id"], b""))
-    pairs = carried.group_by("connection_id").aggregate([("session_id", "max")])
-    links = dict(zip(pairs["connection_id"].to_pylist(), pairs["session_id_max"].to_pylist(), strict=True))
-    if not links:
-        return index, {}
-    known = pc.index_in(index["connection_id"], value_set=pairs["connection_id"].combine_chunks())
-    of_link = pairs["session_id_max"].combine_chunks().take(known.combine_chunks())
-    resolved = pc.if_else(pc.fill_null(is_link, False), pc.coalesce(of_link, index["session_id"]), index["session_id"])
-    return index.set_column(index.schema.get_field_index("session_id"), index.schema.field("session_id"), resolved), links
+def _changed(before: Views, now: Views) -> tuple[set[bytes], set[bytes]]:
+    """Sessions that are views of others now, or are no more, and ids of sessions that are gone."""
+    both = before.of_session.keys() | now.of_session.keys()
+    changed = {session_id for session_id in both if before.of_session.get(session_id) != now.of_session.get(session_id)}
+    gone = {session_id for key, session_id in before.sessions.items() if now.sessions.get(key) != session_id}
+    gone |= {other for key, other in before.apart.items() if now.apart.get(key) != other}
+    changed |= {session_id for key, session_id in now.sessions.items() if before.sessions.get(key) != session_id}
+    changed |= {other for key, other in now.apart.items() if before.apart.get(key) != other}
+    return changed | gone, gone
 
 
 def _silenced(index: pa.Table, sessions: Ints, is_hit: Flags, built: int) -> dict[str, int]:

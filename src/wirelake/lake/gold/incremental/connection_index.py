@@ -17,7 +17,7 @@ __all__ = ["INPUTS", "batch_of_file", "build"]
 
 INPUTS: Final = ("messages", "connections", "quarantine")
 
-_ENDS: Final = ("client_address", "client_port", "server_address", "server_port")
+_ENDS: Final = ("observer_kind", "client_address", "client_port", "server_address", "server_port")
 
 
 def batch_of_file() -> Column:
@@ -38,7 +38,7 @@ def _said(messages: DataFrame) -> DataFrame:
     kind, ts = sql.col("kind"), sql.col("ts")
     is_parting = kind.isin("error", "close")
     parting = sql.struct("ts", "message_id", sql.when(kind == "error", "error").otherwise("bye").alias("how"))
-    return messages.groupBy("batch", "protocol", "session_id", "connection_id", "direction").agg(
+    return messages.groupBy("batch", "protocol", "session_id", "connection_id", "direction", "observer").agg(
         sql.count("*").alias("messages"),
         sql.sum("size").alias("bytes"),
         sql.count_if(kind == "keepalive").alias("keepalives"),
@@ -53,7 +53,7 @@ def _said(messages: DataFrame) -> DataFrame:
 
 def _happened(connections: DataFrame) -> DataFrame:
     return (
-        connections.groupBy("batch", "protocol", "connection_id")
+        connections.groupBy("batch", "protocol", "connection_id", "observer")
         .agg(sql.min("ts").alias("first_seen"), sql.max("ts").alias("last_seen"), sql.min(sql.struct(*_ENDS)).alias("ends"))
         .select("*", sql.col("connection_id").alias("session_id"), *(sql.col(f"ends.{name}").alias(name) for name in _ENDS))
         .drop("ends")
@@ -69,6 +69,6 @@ def _unread(quarantine: DataFrame) -> DataFrame:
     return (
         quarantine.where("session_id IS NOT NULL OR clause IS NOT NULL")
         .withColumn("connection_id", sql.coalesce("connection_id", nobody))
-        .groupBy("batch", "protocol", sql.coalesce("session_id", nobody).alias("session_id"), "connection_id")
+        .groupBy("batch", "protocol", sql.coalesce("session_id", nobody).alias("session_id"), "connection_id", "observer")
         .agg(sql.min("ts").alias("first_seen"))
     )

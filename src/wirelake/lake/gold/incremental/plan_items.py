@@ -96,14 +96,15 @@ def plan_items(
             removed.setdefault(name, []).extend(each)
     at, keys = scratch / f"{tables[0].name}-plan.parquet", scratch / f"{tables[0].name}-keys.parquet"
     if items:
-        write_plan(index, what.links, of_row, items, at)
+        write_plan(index, what.views, of_row, items, at)
     if not what.is_all:
         pq.write_table(pa.table({"session_id": what.keys}), keys)
     is_small = messages <= _SMALL_ROWS and sum(file.rows for each in removed.values() for file in each) <= _SMALL_FILES_ROWS
     tasks = [list(range(len(items)))] if is_small and items else [[number] for number in range(len(items))]
     if like is not None:
         tasks = like.tasks
-    return ItemPlan(Plan(str(lake), str(at), None if what.is_all else str(keys), items), removed, tasks)
+    separate = [(connection_id, observer, other) for (connection_id, observer), other in what.views.apart.items()]
+    return ItemPlan(Plan(str(lake), str(at), None if what.is_all else str(keys), items, separate), removed, tasks)
 
 
 def balanced(messages: npt.NDArray[np.float64], most: int) -> list[KeyRange]:

@@ -38,6 +38,7 @@ from wirelake.lake.gold.incremental.judge_security import judge_security, plan_j
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
 from wirelake.lake.gold.incremental.sum_minutes import sums_in_tasks
 from wirelake.lake.gold.incremental.unconfirmed import connection_rows, minute_rows, unconfirmed_messages
+from wirelake.lake.gold.uncounted import UNCOUNTED, uncounted_minutes
 from wirelake.lake.session.start import set_for_now
 from wirelake.lake.sources.tables import frame, spark_schema
 from wirelake.lake.store import delta, gold_commit, journal
@@ -46,6 +47,7 @@ from wirelake.lake.tables import ledger, security, violations
 from wirelake.lake.tables.catalog import GOLD
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 from wirelake.lake.tables.schema import TIME, Table
+from wirelake.lake.views import counted, resolved
 
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
@@ -148,7 +150,7 @@ class _Refresh:
             self._small_topology()
         else:
             with set_for_now(self._spark, _UTC):
-                self._topology()
+                self._topology(is_all=not self._built or bool(what.changed))
 
     def _rows_in(self, *tables: Table) -> int:
         return sum(file.rows for table in tables for file in delta.entries(self._lake, table))
@@ -191,9 +193,18 @@ class _Refresh:
         for table, column in metrics.TOLD:
             change = self.tables.changes[table.name]
             changed[column] = [delta.folder(self._lake, table) / file.path for file in (*change.removed, *change.added)]
-        lost = self._unconfirmed.filter(pc.is_in(self._unconfirmed["connection_id"], value_set=pc.unique(what.index["connection_id"])))
-        corrected = minute_rows(lost, self._newest)["minute"].cast(pa.int64()).to_pylist()
-        return sorted({*minutes(self._lake, what, changed), *corrected})
+        found = set(minutes(self._lake, what, changed))
+        if what.changed:
+            found |= set(self._uncounted(what, what.changed)["minute"].cast(pa.int64()).to_pylist())
+        is_affected = pc.is_in(self._unconfirmed["connection_id"], value_set=pc.unique(what.index["connection_id"]))
+        found |= set(minute_rows(self._unconfirmed.filter(is_affected))["minute"].cast(pa.int64()).to_pylist())
+        return sorted(found)
+
+    def _uncounted(self, what: Affected, sessions: Collection[bytes], chosen: Sequence[int] = ()) -> pa.Table:
+        """Sums of the messages of these sessions, by minute; near these minutes only, if there are any."""
+        index = delta.dataset(self._lake, CONNECTION_INDEX).to_table(filter=pads.field("batch") <= self._newest)
+        edges = (chosen[0], chosen[-1] + _MINUTE_US) if chosen else None
+        return uncounted_minutes(self._lake, resolved(index, what.views), what.views, sessions, edges)
 
     def _metrics(self, what: Affected) -> None:
         """Rebuild the minutes with new messages, or with changed rows in other gold tables.
@@ -206,15 +217,19 @@ class _Refresh:
             parts = [self._told(table, column, chosen) for table, column in metrics.TOLD]
         else:
             parts = [self._summed(table, column, chosen) for table, column in metrics.TOLD]
+        others = [session_id for session_id, view in what.views.of_session.items() if not view.is_primary]
+        uncounted = self._uncounted(what, others, chosen) if others else MINUTE_INDEX.schema.empty_table().select(UNCOUNTED)
+        lost = counted(resolved(self._unconfirmed, what.views), what.views)  # all messages of other views are among the others
+        uncounted = pa.concat_tables([uncounted, minute_rows(lost)])
         if self._rows_in(MINUTE_INDEX) + sum(rows.num_rows for rows in parts) <= DRIVER_ROWS:
-            self._small_metrics(chosen, parts)
+            self._small_metrics(chosen, parts, uncounted)
         else:
             with set_for_now(self._spark, _UTC):
-                self._large_metrics(chosen)
+                self._large_metrics(chosen, uncounted)
 
     def _told(self, table: Table, column: str, chosen: Sequence[int]) -> pa.Table:
         """Rows of these minutes of a gold table, with all that metrics need."""
-        is_near = _is_near(column, chosen) if chosen else None
+        is_near = pads.field("is_primary") & _is_near(column, chosen) if chosen else pads.field("is_primary")
         columns = [name for name in metrics.COLUMNS if name in table.schema.names]
         return delta.dataset(self._lake, table, self.tables.files_afterwards(table)).to_table(columns=columns, filter=is_near)
 
@@ -223,7 +238,7 @@ class _Refresh:
         edges = (chosen[0], chosen[-1] + _MINUTE_US) if chosen else None
         return sums_in_tasks(self._spark, self.tables.files_afterwards(table), table, column, edges, self._scratch)
 
-    def _small_metrics(self, chosen: Sequence[int], told: Sequence[pa.Table]) -> None:
+    def _small_metrics(self, chosen: Sequence[int], told: Sequence[pa.Table], uncounted: pa.Table) -> None:
         """Rebuild these minutes in this process; all of them, if gold tables are built anew."""
         within = pa.array(chosen, pa.int64())
 
@@ -232,9 +247,8 @@ class _Refresh:
             return rows.filter(pc.is_in(pc.subtract(times, _remainder(times)), value_set=within)) if self._built else rows
 
         said = delta.dataset(self._lake, MINUTE_INDEX).to_table(filter=pads.field("batch") <= self._newest)
-        said = pa.concat_tables([said, minute_rows(self._unconfirmed, self._newest)])
-        parts = [in_minutes(column, rows) for (_, column), rows in zip(metrics.TOLD, told, strict=True)]
-        built = metrics_of(in_minutes("minute", said), *parts)
+        told_exchanges, told_violations = (in_minutes(column, rows) for (_, column), rows in zip(metrics.TOLD, told, strict=True))
+        built = metrics_of(in_minutes("minute", said), told_exchanges, told_violations, in_minutes("minute", uncounted))
 
         def stays(before: pa.Table) -> tuple[pa.Table, list[bytes]]:
             kept = before.filter(pc.invert(pc.is_in(before["minute"].cast(pa.int64()), value_set=within)))
@@ -246,15 +260,18 @@ class _Refresh:
     def _small_topology(self) -> None:
         """Rebuild all pairs of peers in this process."""
         index = delta.dataset(self._lake, CONNECTION_INDEX).to_table(filter=pads.field("batch") <= self._newest)
-        rows = topology_of(pa.concat_tables([index, connection_rows(self._unconfirmed, self._newest)]))
+        rows = topology_of(index, connection_rows(self._unconfirmed, self._newest))
         keys = ["/".join(pair).encode() for pair in zip(*(rows[name].to_pylist() for name in topology.TABLE.grain), strict=True)]
         self.tables.replace_rows(topology.TABLE, rows, keys, _EVERY_SLOT, None)
 
-    def _large_metrics(self, changed: Sequence[int]) -> None:
+    def _large_metrics(self, changed: Sequence[int], uncounted: pa.Table) -> None:
         """Rebuild these minutes by Spark SQL; all of them, if gold tables are built anew."""
-        said = [self._corrected(MINUTE_INDEX, minute_rows(self._unconfirmed, self._newest))]
+        said = [frame(self._spark, self._lake, MINUTE_INDEX).where(sql.col("batch") <= self._newest)]
         said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
-        times = ("minute", *(column for _, column in metrics.TOLD))
+        less = self._scratch / "uncounted.parquet"
+        pq.write_table(uncounted.select(UNCOUNTED), less)
+        said.append(self._spark.read.parquet(f"file://{less.absolute()}"))
+        times = ("minute", *(column for _, column in metrics.TOLD), "minute")
         slots = frozenset(slot(str(minute).encode()) for minute in changed)
         at = self._scratch / "minutes.parquet"
         pq.write_table(pa.table({"minute_us": pa.array(changed, pa.int64())}), at)
@@ -276,22 +293,17 @@ class _Refresh:
             others=(lambda before: within(before, "minute", "left_anti")) if self._built else None,
         )
 
-    def _corrected(self, table: Table, negative: pa.Table) -> DataFrame:
-        """Rows of an index table, with those that take unconfirmed messages out of its sums."""
-        rows = frame(self._spark, self._lake, table).where(sql.col("batch") <= self._newest)
-        if not negative.num_rows:
-            return rows
-        at = self._scratch / f"{uuid.uuid4().hex}.parquet"
-        pq.write_table(negative, at)
-        return rows.unionByName(self._spark.read.schema(spark_schema(table)).parquet(f"file://{at.absolute()}"))
-
-    def _topology(self) -> None:
+    def _topology(self, *, is_all: bool) -> None:
         """Rebuild the pairs of peers with new traffic, by Spark SQL."""
-        rows = topology.pairs(self._corrected(CONNECTION_INDEX, connection_rows(self._unconfirmed, self._newest)))
+        index = frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest)
+        less = self._scratch / "unconfirmed.parquet"
+        pq.write_table(connection_rows(self._unconfirmed, self._newest), less)
+        left = index.unionByName(self._spark.read.schema(spark_schema(CONNECTION_INDEX)).parquet(f"file://{less.absolute()}"))
+        rows = topology.pairs(index, left)
         grain = list(topology.TABLE.grain)
         slots: Collection[int] = _EVERY_SLOT
         others: Callable[[DataFrame], DataFrame] | None = None
-        if self._built:
+        if not is_all:
             at = self._scratch / "pairs"
             rows.where(sql.col("batch") > self._built).select(grain).distinct().write.parquet(f"file://{at.absolute()}")
             slots = {slot("/".join(pair.values()).encode()) for pair in pads.dataset(at, format="parquet").to_table().to_pylist()}

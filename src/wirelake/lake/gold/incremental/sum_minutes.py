@@ -68,10 +68,10 @@ def _run(given: bytes, number: int) -> bytes:
     work = msgspec.msgpack.decode(given, type=_Work)
     table, column = gold_table(work.table), work.column
     columns = [name for name in COLUMNS if name in table.schema.names]
-    chosen = None
+    chosen = pads.field("is_primary")
     if work.edges is not None:
         first, last = (pa.scalar(edge, pa.int64()).cast(TIME) for edge in work.edges)
-        chosen = (pads.field(column) >= first) & (pads.field(column) < last)
+        chosen &= (pads.field(column) >= first) & (pads.field(column) < last)
     rows = pads.dataset(work.files[number], schema=table.schema, format="parquet")
     parts = [sums_of(_empty(table), column)]
     parts += [sums_of(pa.Table.from_batches([batch]), column) for batch in rows.to_batches(columns=columns, filter=chosen)]

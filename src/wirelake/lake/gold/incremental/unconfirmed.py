@@ -1,7 +1,7 @@
 """Unconfirmed messages of a lake: recorded as sent, and not gone when their connection broke.
 
 Rows of silver tables and sums of the index have them, because the end of a connection may be read in a later batch. So `metrics` and
-`topology` add up negative rows of the index for them, too. Analyzers recognise them by the same rows of `connections`.
+`topology` take them out. Analyzers recognise them by the same rows of `connections`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from wirelake.lake.gold.fold.seen import connection_events, to_server, values
+from wirelake.lake.gold.uncounted import UNCOUNTED
 from wirelake.lake.store import delta
 from wirelake.lake.store.skipping import Comparison, may_match
 from wirelake.lake.tables import connections, messages
@@ -28,6 +29,7 @@ _COLUMNS: Final = (
     "protocol",
     "session_id",
     "connection_id",
+    "observer",
     "message_id",
     "ts",
     "direction",
@@ -38,6 +40,7 @@ _COLUMNS: Final = (
     "status",
 )
 """Columns of `messages` that are needed."""
+_SUMMED: Final = ("messages", "bytes", "errors", "keepalives")
 
 
 def unconfirmed_messages(lake: Path) -> pa.Table:
@@ -57,17 +60,22 @@ def unconfirmed_messages(lake: Path) -> pa.Table:
     return rows.filter(pa.array([lost[name].has(ts, size, to_server=is_client) for name, ts, size, is_client in sent], pa.bool_()))
 
 
-def minute_rows(lost: pa.Table, batch: int) -> pa.Table:
-    """Return rows of the minute index that take these messages out of its sums."""
+def minute_rows(lost: pa.Table) -> pa.Table:
+    """Return the sums of these messages by minute, which `metrics` leaves out."""
     at = lost["ts"].cast(pa.int64())
     minute = pc.multiply(pc.divide(at, _MINUTE_US), _MINUTE_US).cast(TIME)
-    rows = _negative(lost.append_column("minute", minute), ("minute", "protocol", "subject"))
-    return _fitted(rows.append_column("quarantined", pa.array([0] * rows.num_rows, pa.int64())), MINUTE_INDEX, batch)
+    rows = _sums(lost.append_column("minute", minute), ("minute", "protocol", "subject"))
+    rows = rows.append_column("quarantined", pa.array([0] * rows.num_rows, pa.int64()))
+    return rows.select(UNCOUNTED).cast(pa.schema([MINUTE_INDEX.schema.field(name) for name in UNCOUNTED]))
 
 
 def connection_rows(lost: pa.Table, batch: int) -> pa.Table:
     """Return rows of the connection index that take these messages out of its sums."""
-    return _fitted(_negative(lost, ("protocol", "session_id", "connection_id", "direction")), CONNECTION_INDEX, batch)
+    rows = _sums(lost, ("protocol", "session_id", "connection_id", "direction"))
+    known = {"batch": pa.array([batch] * rows.num_rows, pa.int64()), **{name: rows[name] for name in rows.column_names}}
+    known |= {name: pc.negate(rows[name]) for name in _SUMMED}
+    fields = CONNECTION_INDEX.schema
+    return pa.table({field.name: known.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in fields}).cast(fields)
 
 
 def _breaks(lake: Path) -> tuple[dict[bytes, Unconfirmed], int]:
@@ -87,21 +95,14 @@ def _files(lake: Path, table: Table, *conditions: Comparison) -> list[Path]:
     return [delta.folder(lake, table) / path for path in known["path"].to_pylist()]
 
 
-def _negative(lost: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    """Return the negative sums of messages with equal keys."""
+def _sums(lost: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """Return the sums of messages with equal keys."""
     ones = {
         "messages": pa.array([1] * lost.num_rows, pa.int64()),
         "bytes": lost["size"].cast(pa.int64()),
         "errors": pc.not_equal(lost["status"], "ok").cast(pa.int64()),
         "keepalives": pc.equal(lost["kind"], "keepalive").cast(pa.int64()),
     }
-    rows = pa.table({**{name: lost[name] for name in keys}, **{name: pc.negate(column) for name, column in ones.items()}})
-    sums = rows.group_by(list(keys), use_threads=False).aggregate([(name, "sum") for name in ones])
-    return sums.rename_columns({f"{name}_sum": name for name in ones})
-
-
-def _fitted(rows: pa.Table, table: Table, batch: int) -> pa.Table:
-    """Return rows with all columns of an index table; those that nothing is known of are null."""
-    known = {"batch": pa.array([batch] * rows.num_rows, pa.int64()), **{name: rows[name] for name in rows.column_names}}
-    columns = {field.name: known.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in table.schema}
-    return pa.table(columns).cast(table.schema)
+    rows = pa.table({**{name: lost[name] for name in keys}, **ones})
+    sums = rows.group_by(list(keys), use_threads=False).aggregate([(name, "sum") for name in _SUMMED])
+    return sums.rename_columns({f"{name}_sum": name for name in _SUMMED})
