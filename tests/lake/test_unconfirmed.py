@@ -64,6 +64,13 @@ def parted(tables):
     return [first, last]
 
 
+def observed(tables, observer):
+    """The same rows, of an observer of this name."""
+    places = {name: one.schema.get_field_index("observer") for name, one in tables.items()}
+    names = {name: pa.array([observer] * one.num_rows, pa.string()) for name, one in tables.items()}
+    return {name: one if places[name] < 0 else one.set_column(places[name], "observer", names[name]) for name, one in tables.items()}
+
+
 def test_what_never_left_is_counted_nowhere(tmp_path, without_spark):
     tables = decoded([recorded(tmp_path / "talk.pcapng")], "emp")
     built(tmp_path / "lake", [tables], NEVER)
@@ -89,6 +96,26 @@ def test_rows_do_not_depend_on_when_it_is_known(tmp_path, without_spark, rules):
     expected = built(tmp_path / "once", [together(batches)], NEVER)
     assert built(tmp_path / "later", batches, rules) == expected
     assert built(tmp_path / "before", batches[::-1], rules) == expected
+
+
+def test_the_view_of_the_other_side_changes_no_total(tmp_path, without_spark):
+    """Neither view subtracts what the other does not count."""
+    recorded(tmp_path / "client.pcapng", step=10**9)
+    with Recorder(tmp_path / "server.pcapng", protocol="emp", clock=Clock(10**9)) as recorder:
+        one = recorder.connection(role="server", local=("127.0.0.1", 5040), remote=("127.0.0.1", 20_000))
+        one.received(speech.hello())
+        one.sent(speech.hello())
+        one.received(LEFT)
+        one.sent(speech.response(1, b"so"))
+        one.closed("closed", "server")
+    seen = {name: observed(decoded([tmp_path / f"{name}.pcapng"], "emp"), name) for name in ("client", "server")}
+    for name, tables in seen.items():
+        built(tmp_path / name, [tables], NEVER)
+    built(tmp_path / "both", list(seen.values()), NEVER)
+    for lake in ("client", "server", "both"):
+        (pair,) = rows(tmp_path / lake, "topology")
+        assert (pair["messages_to_server"], pair["messages_to_client"]) == (2, 2), lake
+        assert sum(one["messages"] for one in rows(tmp_path / lake, "metrics")) == 4, lake
 
 
 def test_a_delivery_that_never_left_is_no_attempt(tmp_path, without_spark):
