@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import time
 import uuid
 
 import pytest
-from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, PUBLIC, SECRET, maced, packet, signed, tlv
+from tests.lake.mesh import ALICE, record
+from tests.protocols.event_mesh.speech import AUTH, MADE, NODE, OTHER_NODE, PUBLIC, SECRET, SEED, maced, packet, signed, tlv
+
+from wirelake.protocols.event_mesh.packet.builder import public_key_of
 
 WIRELAKE = [sys.executable, "-m", "wirelake.cli.main"]
 
@@ -174,6 +179,138 @@ def test_a_node_hears_relays_and_records(tmp_path, wirelake):
     assert "4 packets received, 1 events" in said
     assert "2 not-authenticated" in said
     assert record.stat().st_size > 300
+
+
+@pytest.fixture
+def serving():
+    """Starts `wirelake serve event-mesh`; gives where it listens, and a function that reads the next event or drop that it prints."""
+    running = []
+
+    def start(*flags):
+        one = subprocess.Popen(
+            [*WIRELAKE, "serve", "event-mesh", "udp://127.0.0.1:0", *map(str, flags)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        running.append(one)
+        port = int(one.stderr.readline().split(" at ")[1].split(";")[0].rpartition(":")[2])
+
+        def following():
+            return next(shown for shown in map(json.loads, one.stdout) if "node" not in shown)
+
+        return ("127.0.0.1", port), following
+
+    yield start
+    for one in running:
+        one.send_signal(signal.SIGINT)
+        one.communicate(timeout=20)
+
+
+def brought(seed, **more):
+    """A packet signed by a key that it brings along."""
+    public = tlv(0x13, public_key_of(seed))
+    return signed(tlv(1, b"plant.x") + tlv(0x14, OTHER_NODE) + public, seed, tlv(1, b"plant.x") + public + tlv(0x14, OTHER_NODE), **more)
+
+
+@pytest.mark.slow
+def test_trust_freshness_and_relays_are_given_to_the_command(serving):
+    here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with here, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
+        peer.bind(("127.0.0.1", 0))
+        peer.settimeout(20)
+        address, following = serving(
+            *("--trust", "first-use", "--no-freshness"), "--relay", f"plant.> to=127.0.0.1:{peer.getsockname()[1]} types=3"
+        )
+        fresh = brought(SEED, message_id=1, made=int(time.time()))
+        here.sendto(fresh, address)
+        assert (said := following())["event"] == "plant.x"
+        assert (said["verified"], said["trust"], said["sealed"]) == (True, "first-use", False)
+        assert peer.recv(2048) == fresh
+        here.sendto(brought(SEED, message_id=2), address)
+        assert following()["time"] == MADE, "years old"
+        here.sendto(brought(bytes(32), message_id=3), address)
+        assert following()["dropped"] == "UNTRUSTED_KEY"
+        any_key, others = serving("--trust", "in-band")
+        for seed in (SEED, bytes(32)):
+            here.sendto(brought(seed, made=int(time.time()), message_id=int.from_bytes(seed[:4])), any_key)
+            assert others()["trust"] == "in-band"
+        here.sendto(brought(SEED, message_id=9), any_key)
+        assert others()["dropped"] == "STALE"
+
+
+def test_read_trusts_the_keys_it_is_told_to(tmp_path, wirelake):
+    """The first key is the first in the order of reading."""
+    said = [brought(SEED, message_id=1), brought(bytes(32), message_id=2), brought(SEED, message_id=3), maced(message_id=4)]
+    record(tmp_path / "x.pcapng", [(at, ALICE, "", data) for at, data in enumerate(said)])
+    for trust, verified in (("store", [None] * 4), ("in-band", [True, True, True, None]), ("first-use", [True, False, True, None])):
+        done = wirelake("read", tmp_path / "x.pcapng", "-T", "json", "--trust", trust)
+        assert [one.get("verified") for one in lines(done) if one["type"] == "message"] == verified, trust
+
+
+@pytest.mark.parametrize(
+    ("rule", "word"),
+    [
+        ("udp://127.0.0.1:1", "pattern"),
+        ("", "empty pattern"),
+        ("plan*", "whole levels"),
+        ("> to=", "to=HOST:PORT"),
+        ("> to=somewhere:1", "IP address"),
+        ("> types=256", "types=NUMBER"),
+        ("> twice", "twice"),
+    ],
+)
+def test_a_relay_rule_that_is_none_is_refused(wirelake, rule, word):
+    done = wirelake("serve", "event-mesh", "--relay", rule)
+    assert done.code == 64
+    assert word in done.talk
+
+
+def test_keys_of_the_wrong_kind_are_told_in_one_line(tmp_path, wirelake):
+    own, trust, log, opening = (tmp_path / name for name in ("own", "trust", "log", "opening"))
+    wirelake("keys", "generate", own, trust)
+    log.write_bytes(b"wolpertinger " + b"00" * 32 + b" " + b"00" * 16 + b"\n")
+    log.chmod(0o600)
+    assert wirelake("keys", "import", opening, "--node", NODE.hex(), "--encryption", stdin=b"07" * 32).code == 0
+    for words, word in (
+        (("listen", "event-mesh", "--keys", own), "for --own"),
+        (("listen", "event-mesh", "--own", trust), "--own"),
+        (("listen", "event-mesh", "--keys", log), "session keys"),
+        (("read", "--keys", own, "x.pcap"), "for --own"),
+        (("ingest", tmp_path / "lake", "--keys", opening), "need PATHS"),
+        (("ingest", tmp_path / "lake", "--keys", log), "need PATHS"),
+        (("gold", tmp_path / "lake", "--keys", opening), "wirelake ingest"),
+        (("forget", tmp_path / "lake", "x", "--keys", trust), "no effect on forget"),
+    ):
+        done = wirelake(*words)
+        assert done.code == 64, words
+        assert word in done.talk, (words, done.talk)
+        assert len(done.talk.strip().splitlines()) == 1, done.talk
+    assert not (tmp_path / "lake").exists()
+
+
+def test_encryption_keys_stand_beside_the_others_and_are_never_shown(trust, wirelake):
+    done = wirelake("keys", "import", trust, "--node", OTHER_NODE.hex(), "--encryption", stdin=b"07" * 32)
+    assert (done.code, done.talk) == (0, "")
+    listed = wirelake("keys", "list", trust)
+    assert [one.get("encryption_key_id") for one in lines(listed)] == [str(uuid.UUID(bytes=OTHER_NODE)), None]
+    assert "0707" not in listed.out.decode()
+    for flags, stdin, word in (
+        (["--encryption"], b"08" * 32, "another encryption key"),
+        (["--encryption"], b"07", "32 bytes"),
+        (["--encryption", "--key-id", "00000001"], b"07" * 32, "--node alone"),
+    ):
+        refused = wirelake("keys", "import", trust, "--node", OTHER_NODE.hex(), *flags, stdin=stdin)
+        assert refused.code == 64
+        assert word in refused.talk
+
+
+def test_a_node_may_bring_its_public_key(tmp_path, wirelake):
+    wirelake("keys", "generate", tmp_path / "own", tmp_path / "trust", "--with-public-key")
+    assert json.loads((tmp_path / "own").read_text())["with_public_key"] is True
+    done = wirelake("keys", "generate", tmp_path / "other", tmp_path / "trust", "--hmac", "--with-public-key")
+    assert (done.code, (tmp_path / "other").exists()) == (64, False)
+    assert "--ed25519" in done.talk
 
 
 def test_a_node_has_one_spelling_and_encode_takes_both(wirelake):

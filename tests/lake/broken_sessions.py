@@ -6,9 +6,11 @@ What breaks one by what was said before, or not said, is in `conftest`, `relink_
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from tests.lake import relink_cases
 from tests.lake.mesh import BOB
 from tests.lake.relink_recording import Tape, tell
@@ -24,11 +26,14 @@ from tests.protocols.yamp import speech as yamp
 from tests.protocols.yamp import test_faults as yamp_faults
 
 from wirelake.capture.record.recorder import Recorder
+from wirelake.protocols.event_mesh.security.encryption import aad
 from wirelake.protocols.event_mesh.security.trust import Key, TrustStore
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 FORMER = bytes(15) + b"\x07"
 """A node whose key was revoked."""
+OPENING = bytes(range(64, 96))
+"""The encryption key of the mesh's one node."""
 WEAK = (1).to_bytes(32, "little")
 
 Talk = list[tuple[str, bytes]]
@@ -122,11 +127,18 @@ def packets() -> Iterator[tuple[float, bytes]]:
     yield mesh.NOW, mesh.packet(mesh.name + mesh.tlv(5, b"[1]"))
     yield mesh.NOW, mesh.packet(mesh.name + mesh.tlv(4, bytes(255)))
     yield mesh.NOW, mesh.packet(mesh.name + mesh.key + mesh.node)
+    yield mesh.NOW, mesh.packet(mesh.tlv(4, bytes(32)) + mesh.metadata + mesh.node, flags=2)
+    yield mesh.NOW, mesh.packet(mesh.tlv(4, zlib.compress(bytes(65_537), 9)), flags=4)
+    hidden = mesh.name + mesh.tlv(0x14, bytes(16))
+    sealed = AESGCM(OPENING).encrypt(mesh.NONCE, hidden, aad(3, 0xDEADBEEF, mesh.MADE, 2))
+    yield mesh.NOW, mesh.packet(mesh.tlv(4, sealed) + mesh.metadata + mesh.node, flags=2)
 
 
 def keys() -> TrustStore:
     """What everybody in the mesh knows."""
-    return store(Key(FORMER, mesh.AUTH, mesh.SECRET, revoked_from=1))
+    known = store(Key(FORMER, mesh.AUTH, mesh.SECRET, revoked_from=1))
+    known.add_encryption(mesh.NODE, OPENING)
+    return known
 
 
 def record(folder: Path) -> None:

@@ -47,10 +47,10 @@ def test_both_sides_may_use_the_same_id_at_once(rows):
     assert rules(rows, "both sides ask") == []
 
 
-def test_an_id_may_be_used_again_once_answered(rows):
-    """EMP-18: later reuse is not tracked."""
+def test_an_id_that_is_used_again_once_answered_is_another_request(rows):
+    """EMP-13: and it breaks a rule."""
     assert [row["latency_us"] for row in rows("exchanges", "reused id")] == [1_000_000, 2_000_000]
-    assert rules(rows, "reused id") == []
+    assert rules(rows, "reused id") == ["REQUEST_ID_REUSED"]
 
 
 def test_an_id_in_flight_may_not_be_used_again(rows):

@@ -78,11 +78,11 @@ def test_a_run_that_was_killed_right_after_its_row_is_there_once(lake, monkeypat
 
 
 def test_when_an_answer_is_late_is_settled_when_the_lake_is_made(lake):
-    assert settings.hold(lake, 10.0).late_seconds == 10.0
+    assert settings.hold(lake, settings.Wanted(10.0)).late_seconds == 10.0
     assert settings.hold(lake).late_seconds == 10.0
-    assert settings.hold(lake, 10.0).late_seconds == 10.0
+    assert settings.hold(lake, settings.Wanted(10.0)).late_seconds == 10.0
     with pytest.raises(LakeError, match="late after 10 s, not 30 s: that was fixed when it was created"):
-        settings.hold(lake, 30.0)
+        settings.hold(lake, settings.Wanted(30.0))
 
 
 def test_damaged_records_are_named(lake):

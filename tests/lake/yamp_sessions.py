@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from tests.protocols.yamp import speech
 from tests.protocols.yamp.speech import OTHER, UID
 
 from wirelake.capture.record.recorder import Recorder
 from wirelake.protocols.yamp.serializers.registry import STANDARD
+
+UIDS = count(1 << 100)
+
+
+def event(uri: bytes = b"foo", body: bytes = b"1") -> bytes:
+    """Every message but a request has a uid that no other one has."""
+    return speech.event(uri, body, uid=next(UIDS).to_bytes(16))
+
+
+def response(*said, **more) -> bytes:
+    return speech.response(*said, **more, uid=next(UIDS).to_bytes(16))
+
+
+def cancel(request_uid: bytes, kill: int = 0) -> bytes:
+    return speech.cancel(request_uid, kill=kill, uid=next(UIDS).to_bytes(16))
+
 
 START_NS = 1_700_000_000 * 10**9
 FIRST_PORT = 30_000
@@ -15,34 +33,34 @@ HANDS = [(0.1, "client", speech.handshake()), (0.2, "server", speech.handshake()
 CLOSE = [(9, "client", speech.close(b"enough")), (9.1, "closed", "close")]
 
 CASES = {
-    "plain": [*HANDS, (1, "client", speech.request(b"sum", b"[1,2]")), (1.25, "server", speech.response(UID, 0, b"3")), *CLOSE],
+    "plain": [*HANDS, (1, "client", speech.request(b"sum", b"[1,2]")), (1.25, "server", response(UID, 0, b"3")), *CLOSE],
     "progress": [
         *HANDS,
         (1, "client", speech.request(b"work", b'{"a": 1}', progressive=1)),
-        *((1 + step / 10, "server", speech.response(UID, 2, b"%d" % step, uri=b"work")) for step in (1, 2, 3)),
-        (2, "server", speech.response(UID, 0, b'{"b": [true]}', uri=b"work")),
+        *((1 + step / 10, "server", response(UID, 2, b"%d" % step, uri=b"work")) for step in (1, 2, 3)),
+        (2, "server", response(UID, 0, b'{"b": [true]}', uri=b"work")),
         *CLOSE,
     ],
     "cancelled": [
         *HANDS,
         (1, "client", speech.request()),
-        (2, "client", speech.cancel(UID)),
-        (3, "server", speech.response(UID, 3, b"")),
+        (2, "client", cancel(UID)),
+        (3, "server", response(UID, 3, b"")),
         *CLOSE,
     ],
-    "killed": [*HANDS, (1, "client", speech.request()), (2, "client", speech.cancel(UID, kill=1)), *CLOSE],
-    "failed": [*HANDS, (1, "server", speech.request()), (2, "client", speech.response(UID, 1, b'"bad"')), *CLOSE],
+    "killed": [*HANDS, (1, "client", speech.request()), (2, "client", cancel(UID, kill=1)), *CLOSE],
+    "failed": [*HANDS, (1, "server", speech.request()), (2, "client", response(UID, 1, b'"bad"')), *CLOSE],
     "msgpack": [
         (0.1, "client", speech.handshake(1, b"msgpack")),
         (0.2, "server", speech.handshake(1, b"msgpack")),
-        (1, "client", speech.event(b"e", PACKED)),
-        (2, "server", speech.event(b"e", PACKED) + speech.event(b"odd", b"\xc1")),
+        (1, "client", event(b"e", PACKED)),
+        (2, "server", event(b"e", PACKED) + event(b"odd", b"\xc1")),
         *CLOSE,
     ],
     "empty serializer": [
         (0.1, "client", speech.handshake(1, b"")),
         (0.2, "server", speech.handshake(1, b"")),
-        (1, "client", speech.event(b"e", PACKED) + speech.event(b"e", b'{"a": 1}') + speech.event(b"e", b"17")),
+        (1, "client", event(b"e", PACKED) + event(b"e", b'{"a": 1}') + event(b"e", b"17")),
         *CLOSE,
     ],
     "version": [
@@ -59,7 +77,7 @@ CASES = {
     ],
     "repeated handshake": [*HANDS, (1, "client", speech.handshake()), *CLOSE],
     "repeated over udp": [(0.05, "client", speech.handshake()), *HANDS, *CLOSE],
-    "event first": [(0.1, "client", speech.event()), (0.2, "server", speech.close(b"handshake expected")), (1, "closed", "close")],
+    "event first": [(0.1, "client", event()), (0.2, "server", speech.close(b"handshake expected")), (1, "closed", "close")],
     "redirect by client": [*HANDS, (1, "client", speech.redirect()), (1.1, "server", speech.close(b"no")), (2, "closed", "close")],
     "redirected": [(0.1, "client", speech.handshake()), (0.2, "server", speech.redirect(b"tcp://127.0.0.1:1")), (1, "closed", "redirect")],
     "uid in flight": [
@@ -68,21 +86,21 @@ CASES = {
         (2, "server", speech.close(b"duplicate request uid")),
         (3, "closed", "close"),
     ],
-    "unmatched": [*HANDS, (1, "server", speech.response()), *CLOSE],
-    "progress unasked": [*HANDS, (1, "client", speech.request()), (2, "server", speech.response(UID, 2) + speech.response(UID)), *CLOSE],
-    "after close": [*HANDS, (1, "client", speech.close()), (2, "client", speech.event()), (3, "closed", "close")],
-    "response type": [*HANDS, (1, "client", speech.response(OTHER, 9)), (2, "server", speech.close(b"no")), (3, "closed", "close")],
+    "unmatched": [*HANDS, (1, "server", response()), *CLOSE],
+    "progress unasked": [*HANDS, (1, "client", speech.request()), (2, "server", response(UID, 2) + response(UID)), *CLOSE],
+    "after close": [*HANDS, (1, "client", speech.close()), (2, "client", event()), (3, "closed", "close")],
+    "response type": [*HANDS, (1, "client", response(OTHER, 9)), (2, "server", speech.close(b"no")), (3, "closed", "close")],
     "odd": [
         *HANDS,
-        (1, "client", speech.request(progressive=7) + speech.event(b"", b"1")),
+        (1, "client", speech.request(progressive=7) + event(b"", b"1")),
         (2, "client", speech.close(b"\xff")),
         (3, "closed", "close"),
     ],
-    "cut": [*HANDS, (1, "client", speech.event()[:9]), (2, "closed", "eof")],
+    "cut": [*HANDS, (1, "client", event()[:9]), (2, "closed", "eof")],
     "unknown type": [*HANDS, (1, "client", b"\x63 what"), (2, "server", speech.close(b"Unknown type 99")), (3, "closed", "close")],
-    "gone": [*HANDS, (1, "client", speech.event()), (2, "finished", "client"), (3, "closed", "eof")],
+    "gone": [*HANDS, (1, "client", event()), (2, "finished", "client"), (3, "closed", "eof")],
     "silent": [(0.1, "client", speech.handshake()), (12, "client", speech.close(b"handshake timeout")), (13, "closed", "close")],
-    "too soon": [HANDS[0], (0.15, "client", speech.event()), HANDS[1], *CLOSE],
+    "too soon": [HANDS[0], (0.15, "client", event()), HANDS[1], *CLOSE],
     "refused": [
         (0.1, "client", speech.handshake(1, b"yaml")),
         (0.2, "server", speech.close(b"Serializer yaml not supported. Use json")),
@@ -102,36 +120,56 @@ CASES = {
     "never a pong": [
         *HANDS,
         (1, "client", speech.ping(b"a")),
-        (62, "server", speech.event()),
+        (62, "server", event()),
         (63, "client", speech.close()),
         (64, "closed", "close"),
     ],
     "closed before the pong": [*HANDS, (1, "client", speech.ping(b"a")), *CLOSE],
     "pong lost over udp": [*HANDS, (1, "client", speech.ping(b"a")), (30, "client", speech.close()), (31, "closed", "close")],
     "asked twice over udp": [*HANDS, (1, "client", speech.request()), (2, "client", speech.request()), *CLOSE],
-    "cut over udp": [*HANDS, (1, "client", speech.event()[:9]), *CLOSE],
+    "cut over udp": [*HANDS, (1, "client", event()[:9]), *CLOSE],
     "answered, not cancelled": [
         *HANDS,
         (1, "client", speech.request()),
-        (2, "client", speech.cancel(UID)),
-        (3, "server", speech.response(UID, 0, b"3")),
+        (2, "client", cancel(UID)),
+        (3, "server", response(UID, 0, b"3")),
         *CLOSE,
     ],
     "cancelled, then killed": [
         *HANDS,
         (1, "client", speech.request()),
-        (2, "client", speech.cancel(UID) + speech.cancel(UID, kill=1)),
+        (2, "client", cancel(UID) + cancel(UID, kill=1)),
         *CLOSE,
     ],
     "killed and answered": [
         *HANDS,
         (1, "client", speech.request()),
-        (2, "client", speech.cancel(UID, kill=1)),
-        (3, "server", speech.response(UID, 0, b"3")),
+        (2, "client", cancel(UID, kill=1)),
+        (3, "server", response(UID, 0, b"3")),
         (4, "client", speech.request()),
-        (5, "server", speech.response(UID, 1, b"4")),
+        (4.5, "server", response(UID, 1, b"4")),
         *CLOSE,
     ],
+    "an answer that crosses the kill": [
+        *HANDS,
+        (0.5, "client", speech.ping(b"a")),
+        (1.5, "server", speech.pong(b"a")),
+        (2, "client", speech.request()),
+        (2.5, "client", cancel(UID, kill=1)),
+        (3.5, "server", response(UID, 0, b"3")),
+        *CLOSE,
+    ],
+    "an answer after the kill": [
+        *HANDS,
+        (0.5, "client", speech.ping(b"a")),
+        (1.5, "server", speech.pong(b"a")),
+        (2, "client", speech.request()),
+        (2.5, "client", cancel(UID, kill=1)),
+        (3.6, "server", response(UID, 0, b"3")),
+        *CLOSE,
+    ],
+    "an event twice": [*HANDS, (1, "client", speech.event()), (2, "client", speech.event()), *CLOSE],
+    "an event twice over udp": [*HANDS, (1, "client", speech.event()), (2, "client", speech.event()), *CLOSE],
 }
 """Name -> (seconds, who, what)."""
 
@@ -161,6 +199,9 @@ BROKEN = {
     "never a pong": ["PING_TIMEOUT", "PONG_MISSING"],
     "asked twice over udp": ["REQUEST_REPEATED"],
     "cut over udp": ["DATAGRAM_CUT"],
+    "killed and answered": ["ANSWERED_AFTER_KILL", "UID_REUSED"],
+    "an answer after the kill": ["ANSWERED_AFTER_KILL"],
+    "an event twice": ["UID_REUSED"],
 }
 """Name -> the rules that are broken in it; the others break none."""
 

@@ -67,7 +67,7 @@ def asking(protocol: str) -> tuple[SessionAnalyzer, Numbered, Numbered]:
     elif protocol == "yamp":
         shake = ((1, "client", yamp.handshake()), (2, "server", yamp.handshake()))
         *greetings, request, answer = messages("yamp", *shake, (3, "client", yamp.request()), (3, "server", yamp.response(yamp.UID)))
-        asks, answers = numbered(request, uid=_uid), numbered(answer, request_uid=_uid)
+        asks, answers = numbered(request, uid=_uid), numbered(answer, request_uid=_uid, uid=_uid)
     elif protocol == "wolpertinger":
         call, answer = messages("wolpertinger", (3, "client", line(asked(1), 1)), (3, "server", line(answered(1), 1)))
         greetings = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import msgspec
 import numpy as np
 import pytest
 
-from wirelake.protocols import bulk_pairs
+from wirelake.protocols import bulk_pairs, used_ids
 from wirelake.protocols.analyzer import Exchange, Part
 from wirelake.protocols.emp import analyzer as emp
 from wirelake.protocols.request_pairs import MAX_WAITING
@@ -24,6 +25,9 @@ class Ids:
 
     def find(self, ids):
         return np.array([self._known[one] for one in ids if one in self._known], np.int64)
+
+    def numbers(self):
+        return np.array([int(value or 0) for value in self._known], np.uint64)
 
 
 class Messages:
@@ -58,6 +62,9 @@ class Messages:
             if other is None
             else [two if is_other else one for one, two, is_other in zip(values, self._values(other), where, strict=True)]
         )
+
+    def keys(self, name):
+        return np.array([value or bytes(16) for value in self._values(name)], "V16")
 
     def messages(self, places):
         return (self._messages[place] for place in places.tolist())
@@ -131,7 +138,8 @@ def yamp_history(dice, count):
             said |= {"type": 8, "request_uid": dice.choice(mine), "response_type": 2}
         elif mine and chance < 0.5:
             answered = mine.pop(dice.randrange(len(mine))) if dice.random() < 0.99 else dice.choice(mine)
-            said |= {"type": 8, "request_uid": answered, "response_type": dice.choice([0, 1, 3]), "uid": b"own" + number.to_bytes(13)}
+            said |= {"type": 8, "request_uid": answered, "response_type": dice.choice([0, 1, 3])}
+            said |= {"uid": b"own" + (number if dice.random() < 0.99 else dice.randrange(number)).to_bytes(13)}
         else:
             fresh += 1
             asked = fresh if dice.random() < 0.99 else dice.randrange(max(1, fresh - 50), fresh + 1)
@@ -140,6 +148,7 @@ def yamp_history(dice, count):
         yield yamp.Seen(**common | said)
 
 
+REUSED = {"emp": ["REQUEST_ID_REUSED"], "yamp": ["UID_REUSED"]}
 HISTORIES = {"emp": (emp.Analyzer, emp_history), "yamp": (yamp.Analyzer, yamp_history)}
 
 
@@ -160,8 +169,11 @@ def told(columns, requests, answers):
         )
 
 
-def held_together(kind, messages, sizes):
-    """Feed messages in bulk to one analyzer and singly to another, and compare them after every stretch. Returns the pairs in bulk."""
+def held_together(kind, messages, sizes, stored=None):
+    """Feed messages in bulk to one analyzer and singly to another, and compare them after every stretch. Returns the pairs in bulk.
+
+    With dice, the state of the one in bulk is stored and read again now and then.
+    """
     bulk, single, pairs = kind(), kind(), 0
     at = 0
     while at < len(messages):
@@ -174,6 +186,8 @@ def held_together(kind, messages, sizes):
         assert state(bulk) == state(single), f"after {at + len(part)} messages"
         bulk.exchanges.clear()
         single.exchanges.clear()
+        if stored is not None and stored.random() < 0.5:
+            bulk = kind.decode(bulk.encode())
         at += len(part)
     bulk.end()
     single.end()
@@ -190,14 +204,55 @@ def state(analyzer):
 @pytest.mark.parametrize("protocol", HISTORIES)
 def test_bulk_and_single_messages_end_in_the_same_state(protocol, monkeypatch):
     kind, history = HISTORIES[protocol]
-    pairs = 0
+    pairs, found = 0, Counter()
     for seed in range(10):
         dice = random.Random(f"{protocol} {seed}")
         monkeypatch.setattr(bulk_pairs, "SINGLE", dice.choice([1, 3, 64]))
         messages = list(history(dice, 3000))
         most = dice.choice([20, 400, 5000])
-        pairs += held_together(kind, messages, iter(lambda dice=dice, most=most: dice.randint(1, most), None))[1]
+        bulk, told_in_bulk = held_together(kind, messages, iter(lambda dice=dice, most=most: dice.randint(1, most), None), stored=dice)
+        pairs += told_in_bulk
+        found.update(finding.rule for finding in bulk.findings)
     assert pairs > 1500, "nothing was paired in bulk"
+    assert all(found[rule] > 10 for rule in REUSED[protocol]), found
+
+
+@pytest.mark.parametrize("protocol", HISTORIES)
+def test_what_is_remembered_of_identifiers_does_not_depend_on_bulk(protocol, monkeypatch):
+    """With small limits, identifiers are forgotten all the time: counters, counters with a step, shuffled and random ones."""
+    kind, history = HISTORIES[protocol]
+    monkeypatch.setattr(bulk_pairs, "SINGLE", 1)
+    found = Counter()
+    for seed in range(12):
+        dice = random.Random(f"identifiers {protocol} {seed}")
+        for limit in ("MAX_RUNS", "MAX_KEYS"):
+            monkeypatch.setattr(used_ids, limit, dice.choice([1, 2, 7, 50]))
+        greetings = list(history(dice, 2))
+        plain = msgspec.structs.replace(greetings[0], connection_id=CONNECTIONS[0], version=None, fault=None, length=12, oddities=0)
+        numbers = [n * dice.choice([1, 1, 2]) + 1 for n in range(1500)]
+        for _ in range(dice.choice([0, 20, 600])):
+            one, other = dice.randrange(1400), dice.randrange(20)
+            numbers[one], numbers[one + other] = numbers[one + other], numbers[one]
+        messages = [msgspec.structs.replace(one, fault=None, oddities=0, length=12, connection_id=CONNECTIONS[0]) for one in greetings]
+        for number in numbers:
+            to_server = dice.random() < 0.8
+            for is_answer in (False, True):
+                common = {
+                    "to_server": to_server is not is_answer,
+                    "ts": 2_000_000 + len(messages),
+                    "message_id": len(messages).to_bytes(16),
+                }
+                messages.append(msgspec.structs.replace(plain, **common, **_said(protocol, number, is_answer, len(messages))))
+        bulk, _ = held_together(kind, messages, iter(lambda dice=dice: dice.randint(1, 900), None), stored=dice)
+        found.update(finding.rule for finding in bulk.findings)
+    assert set(found) == set(REUSED[protocol])
+
+
+def _said(protocol, number, is_answer, place):
+    if protocol == "emp":
+        return {"type_name": "data", "request": not is_answer, "request_id": str(number)}
+    own = {"uid": place.to_bytes(16), "request_uid": number.to_bytes(16), "type": 8, "response_type": 0}
+    return own if is_answer else {"uid": number.to_bytes(16), "type": 6, "uri": "sum", "serializer": None}
 
 
 def test_what_waits_is_forgotten_as_without_bulk(monkeypatch):
@@ -226,13 +281,13 @@ def test_a_pair_may_be_the_first_that_a_session_says(protocol):
         greeted.message(message)
     opened.states = dict(greeted.states)
     request = next(one for one in messages if (one.type == 6 if protocol == "yamp" else one.request))
-    answer = {"type": 8, "request_uid": b"1" * 16, "response_type": 0} if protocol == "yamp" else {"request": False}
-    asked = {"uid": b"1" * 16} if protocol == "yamp" else {"request_id": "1"}
-    pair = [
-        msgspec.structs.replace(request, connection_id=CONNECTIONS[0], ts=ts, to_server=to_server, fault=None, oddities=0, **asked | more)
-        for ts, to_server, more in ((5, True, {}), (6, False, answer))
+    plain = msgspec.structs.replace(request, connection_id=CONNECTIONS[0], fault=None, oddities=0)
+    pairs = [
+        msgspec.structs.replace(plain, ts=5 + is_answer, to_server=not is_answer, **_said(protocol, number, is_answer, number))
+        for number in range(1, bulk_pairs.SINGLE + 1)
+        for is_answer in (False, True)
     ]
-    assert len(bulk_pairs.pair_in_bulk(opened, Messages(pair * bulk_pairs.SINGLE)).requests) == bulk_pairs.SINGLE
+    assert len(bulk_pairs.pair_in_bulk(opened, Messages(pairs)).requests) == bulk_pairs.SINGLE
     assert (opened.first_said, opened.last_said, opened.last_word) == (5, 6, 6)
 
 

@@ -55,7 +55,7 @@ def test_capabilities_are_those_of_the_specifications():
     assert having == {
         "handshake": ["relink"],
         "body_serializers": ["yamp"],
-        "passive": ["wolpertinger"],
+        "passive": ["event_mesh", "wolpertinger"],
         "websocket": ["yamp"],
         "xmpp": ["wolpertinger"],
         "dialects": ["emp", "yamp"],

@@ -191,6 +191,24 @@ def decode_flags(command: F) -> F:
     return command
 
 
+def trust_flag(default: str | None, more: str) -> Callable[[F], F]:
+    """--trust, for Event Mesh; `more` is said at the end of its help."""
+    return click.option(
+        "--trust",
+        "trust",
+        type=click.Choice(["store", "in-band", "first-use"]),
+        default=default,
+        show_default=default is not None,
+        help="Trust public keys in packets of Event Mesh: those of --keys only, any, or the first one of a node that no key of --keys is"
+        f" known of.{more}",
+    )
+
+
+def freshness_flag(default: bool | None, help: str) -> Callable[[F], F]:  # noqa: A002 - as click names it
+    """--freshness and --no-freshness, for Event Mesh."""
+    return click.option("--freshness/--no-freshness", "freshness", default=default, show_default=default is not None, help=help)
+
+
 def limits_given(given: tuple[str, ...]) -> dict[str, dict[str, object]]:
     """The fields of --set, by protocol."""
     chosen: dict[str, dict[str, object]] = {}

@@ -86,6 +86,8 @@ def run_follow(
     ports: dict[int, str] | None = None,
     options: object = None,
     late: float | None = None,
+    trust: str | None = None,
+    freshness: bool | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     observer: str = "",
@@ -123,6 +125,8 @@ def run_follow(
             decode=options,  # type: ignore[arg-type]  # DecodeOptions or None
             ports=ports,
             late_seconds=late,
+            trust=trust,
+            freshness=freshness,
             keys=keys,
             keyring=keyring,
             observer=observer,

@@ -21,7 +21,7 @@ __all__ = ["forget"]
 @click.argument("lake", type=click.Path(path_type=Path))
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @decode_flags
-@click.option("--keys", "keys", multiple=True, type=click.Path(path_type=Path), help="A log of wolpertinger's session keys; see --port.")
+@click.option("--keys", "keys", multiple=True, type=click.Path(path_type=Path), help="A file with keys that decrypt; see --port.")
 @spark_flags
 def forget(
     lake: Path,
@@ -44,7 +44,7 @@ def forget(
     those of `wirelake ingest`. Its file must still exist. The captures themselves are not deleted.
     """
     store, keyring = keys_in(keys)
-    if store is not None:
+    if store is not None and not store.encryption:
         raise UsageError("--keys: a trust file has no effect on forget: give it to `wirelake ingest LAKE --keys FILE`")
     need(*LAKE)
     from wirelake.lake.decode.decoder import DecodeOptions  # noqa: PLC0415 - needs the lake extra
@@ -52,7 +52,7 @@ def forget(
 
     options = DecodeOptions(limits_given(settings)) if settings else None
     with spark_on_demand(master, spark_settings(conf), lake) as (start, show):
-        result = forget_in(start, lake, sources, options, ports=ports_given(port), keyring=keyring, progress=show)
+        result = forget_in(start, lake, sources, options, ports=ports_given(port), keys=store, keyring=keyring, progress=show)
     from wirelake.explore.comments import prune  # noqa: PLC0415 - needs the lake extra
 
     if (gone_comments := prune(lake)) > 0:

@@ -30,8 +30,8 @@ def gold(lake: Path, keys: tuple[Path, ...], master: str | None, conf: tuple[str
     The command is idempotent: without new batches it changes nothing, and starts no Spark.
     """
     store, keyring = keys_in(keys)
-    if keyring is not None:
-        raise UsageError("--keys: a log of session keys has no effect here: give it to `wirelake ingest`")
+    if keyring is not None or (store is not None and store.only_opens):
+        raise UsageError("--keys: keys that decrypt have no effect here: give them to `wirelake ingest LAKE PATHS`")
     need(*LAKE)
     from wirelake.lake.jobs.ingest import refresh_gold  # noqa: PLC0415 - needs the lake extra
 

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from wirelake.cli.exit_codes import ExitCode
-from wirelake.cli.flags import decode_flags, limits_given, ports_given, spark_flags, spark_settings
+from wirelake.cli.flags import decode_flags, freshness_flag, limits_given, ports_given, spark_flags, spark_settings, trust_flag
 from wirelake.cli.follow import run_follow
 from wirelake.cli.key_files import keys_in
 from wirelake.cli.spark_session import spark_on_demand
@@ -38,8 +38,8 @@ _MAX_NAMED: Final = 20
     "keys",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A trust file (see `wirelake keys`) verifies all packets in the lake. A log of wolpertinger's session keys decrypts new"
-    " messages. May be repeated.",
+    help="A trust file (see `wirelake keys`) verifies all packets in the lake, and opens payloads of new ones. A log of wolpertinger's"
+    " session keys decrypts new messages. May be repeated.",
 )
 @spark_flags
 @click.option(
@@ -53,6 +53,12 @@ _MAX_NAMED: Final = 20
     "observer",
     default="",
     help="Name who saw these files, in place of the names that recorders have and files give.",
+)
+@trust_flag(default=None, more=" Fixed when the lake is created; `store` by default.")
+@freshness_flag(
+    default=None,
+    help="Judge the times in proven packets of Event Mesh: a stale one is over 300 s old. Fixed when the lake is created; --freshness by"
+    " default.",
 )
 @click.option("--again", "again", is_flag=True, help="Read PATHS from their first byte, and replace their rows in the lake.")
 @click.option(
@@ -114,6 +120,8 @@ def ingest(
     settings: tuple[str, ...],
     late: float | None,
     observer: str,
+    trust: str | None,
+    freshness: bool | None,
     folder: Path | None,
     again: bool,
     strict: bool,
@@ -155,6 +163,8 @@ def ingest(
     if folder is not None and master and master.startswith("sc://"):
         raise UsageError(f"--master {mask(master)}: a folder cannot be followed through Spark Connect")
     store, keyring = keys_in(keys)
+    if folder is None and not paths and (keyring is not None or (store is not None and store.only_opens)):
+        raise UsageError("--keys: keys that decrypt need PATHS, and --again for files that the lake has already")
     if folder is None and not paths and store is None:
         raise UsageError("nothing to do: give captures to read, a folder to --follow, or --keys with a trust file")
     need(*LAKE)
@@ -166,6 +176,8 @@ def ingest(
         "ports": ports_given(port),
         "options": options,
         "late": late,
+        "trust": trust,
+        "freshness": freshness,
         "keys": store,
         "keyring": keyring,
         "observer": observer,
@@ -187,6 +199,8 @@ def run_ingest(
     ports: dict[int, str] | None = None,
     options: object = None,
     late: float | None = None,
+    trust: str | None = None,
+    freshness: bool | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     observer: str = "",
@@ -207,6 +221,8 @@ def run_ingest(
             options,  # type: ignore[arg-type]  # DecodeOptions or None
             ports=ports,
             late_seconds=late,
+            trust=trust,
+            freshness=freshness,
             keys=keys,
             keyring=keyring,
             observer=observer,

@@ -32,17 +32,23 @@ def keys_in(paths: Iterable[Path]) -> tuple[TrustStore | None, Keyring | None]:
     from wirelake.protocols.wolpertinger.trust.keyring import Keyring  # noqa: PLC0415
 
     trusted: list[Key] = []
+    opening: list[tuple[bytes, bytes]] = []
     sessions: list[Keys] = []
     kinds = set()
     for path in files:
         is_trust_file = private_file.load_bytes(path).lstrip().startswith(b"{")
         kinds.add(is_trust_file)
         if is_trust_file:
-            trusted += trust_file.load(path)
+            store = trust_file.load(path)
+            trusted += store
+            opening += store.encryption.items()
         else:
             sessions += key_log.load(path)
     try:
-        return TrustStore(trusted) if True in kinds else None, Keyring(sessions) if False in kinds else None
+        merged = TrustStore(trusted)
+        for key_id, key in opening:
+            merged.add_encryption(key_id, key)
+        return merged if True in kinds else None, Keyring(sessions) if False in kinds else None
     except UsageError:
         raise
     except WirelakeError as reason:

@@ -41,14 +41,26 @@ def keys() -> None:
 @_KEY_ID
 @click.option("--hmac", "with_hmac", is_flag=True, help="A shared secret of 32 bytes, for HMAC-SHA256.")
 @click.option("--ed25519", "with_signature", is_flag=True, help="A key pair, for Ed25519 signatures; the default.")
+@click.option("--with-public-key", "with_public_key", is_flag=True, help="Send the public key in every packet, for who has no TRUST.")
 @click.option("--force", "force", is_flag=True, help="Replace OWN if it exists.")
-def generate(own: Path, trust: Path, node: str | None, key_id: str | None, with_hmac: bool, with_signature: bool, force: bool) -> int:
+def generate(
+    own: Path,
+    trust: Path,
+    node: str | None,
+    key_id: str | None,
+    with_hmac: bool,
+    with_signature: bool,
+    with_public_key: bool,
+    force: bool,
+) -> int:
     """Generate the keys of a node: its own go to OWN, the others' part to TRUST, which is created if needed.
 
     Give TRUST to every node that is to trust this one; OWN stays with the node.
     """
     if own.exists() and not force:
         raise UsageError(f"{own} exists already; --force replaces it")
+    if with_public_key and with_hmac and not with_signature:
+        raise UsageError("--with-public-key needs --ed25519: an HMAC has no public key")
     node_id = uuid.uuid4().bytes if node is None else _node_id(node)
     auth_key_id = None if key_id is None else _key_id(key_id)
     if auth_key_id is None and (with_signature or not with_hmac):
@@ -57,7 +69,7 @@ def generate(own: Path, trust: Path, node: str | None, key_id: str | None, with_
     secret = secrets.token_bytes(32) if with_hmac else None
     store = trust_file.load(trust) if trust.exists() else TrustStore()
     _add(store, Key(node_id, auth_key_id, secret, None if seed is None else public_key_of(seed)), trust)
-    trust_file.save_credentials(own, Credentials(node_id, auth_key_id, secret, seed))
+    trust_file.save_credentials(own, Credentials(node_id, auth_key_id, secret, seed, with_public_key))
     trust_file.save(trust, store)
     print(uuid.UUID(bytes=node_id))
     say(f"{own} is for the node itself; {trust} is for the nodes that trust it")
@@ -70,12 +82,27 @@ def generate(own: Path, trust: Path, node: str | None, key_id: str | None, with_
 @_KEY_ID
 @click.option("--public-key", "public_key", metavar="HEX", help="An Ed25519 public key, 32 bytes in hex.")
 @click.option("--secret", "secret", is_flag=True, help="Read a shared secret in hex from standard input.")
+@click.option(
+    "--encryption",
+    "encryption",
+    is_flag=True,
+    help="Read a key that opens sealed payloads in hex from standard input; --node is its key id.",
+)
 @click.option("--from", "since", metavar="TIME", help="The key is valid from this time on; older ones of the same id end there.")
-def import_(trust: Path, node: str, key_id: str | None, public_key: str | None, secret: bool, since: str | None) -> int:
+def import_(trust: Path, node: str, key_id: str | None, public_key: str | None, secret: bool, encryption: bool, since: str | None) -> int:
     """Add a key of another node to TRUST, which is created if needed."""
-    if public_key is None and not secret:
-        raise UsageError("give --public-key, or --secret and the secret on standard input")
+    if public_key is None and not secret and not encryption:
+        raise UsageError("give --public-key, or --secret or --encryption and the key on standard input")
     store = trust_file.load(trust) if trust.exists() else TrustStore()
+    if encryption:
+        if public_key is not None or secret or key_id is not None or since is not None:
+            raise UsageError("--encryption takes --node alone: a key that opens payloads verifies nothing, and holds at all times")
+        try:
+            store.add_encryption(_node_id(node), _octets(sys.stdin.readline().strip(), "--encryption"))
+        except LocalProtocolError as reason:
+            raise UsageError(f"{trust}: {reason}") from None
+        trust_file.save(trust, store)
+        return ExitCode.OK
     shared = _octets(sys.stdin.readline().strip(), "--secret") if secret else None
     key = Key(_node_id(node), _key_id(key_id), shared, None if public_key is None else _octets(public_key, "--public-key"))
     if since is None:
@@ -96,7 +123,10 @@ def import_(trust: Path, node: str, key_id: str | None, public_key: str | None, 
 )
 def list_(trust: Path, form: Format) -> int:
     """Print the keys in TRUST, one per line; secrets are never shown."""
-    for key in trust_file.load(trust):
+    store = trust_file.load(trust)
+    for key_id in store.encryption:
+        print_objects({"encryption_key_id": str(uuid.UUID(bytes=key_id))}, form, [])
+    for key in store:
         described = {
             "node_id": str(uuid.UUID(bytes=key.node_id)),
             "auth_key_id": None if key.auth_key_id is None else key.auth_key_id.hex(),

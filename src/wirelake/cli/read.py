@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from wirelake.cli.exit_codes import ExitCode
-from wirelake.cli.flags import decode_flags, limits_given, ports_given
+from wirelake.cli.flags import decode_flags, limits_given, ports_given, trust_flag
 from wirelake.cli.own_process import collect_rarely, without_pandas
 from wirelake.cli.terminal import say, say_how_to_explain
 from wirelake.errors import UsageError
@@ -54,8 +54,9 @@ class Form(StrEnum):
     "keys",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A trust file, to verify packets (see `wirelake keys`), or a log of wolpertinger's session keys, to decrypt. Repeatable.",
+    help="A trust file, to verify and open packets (see `wirelake keys`), or a log of wolpertinger's session keys, to decrypt. Repeatable.",
 )
+@trust_flag(default="store", more="")
 def read(
     files: tuple[str, ...],
     form: Form,
@@ -67,6 +68,7 @@ def read(
     settings: tuple[str, ...],
     port: tuple[str, ...],
     keys: tuple[Path, ...],
+    trust: str,
 ) -> int:
     """Print every message of captures and recordings, one line each, as it is said; without Spark.
 
@@ -113,6 +115,11 @@ def read(
         from wirelake.cli.key_files import keys_in  # noqa: PLC0415 - imports protocols, for keys only
 
         store, keyring = keys_in(keys)
+    if trust != "store":
+        from wirelake.protocols.event_mesh.security.trust import FirstKeys, Trust, TrustStore  # noqa: PLC0415 - see above
+
+        first_use = FirstKeys() if trust == Trust.FIRST_USE.value else None
+        store = (store or TrustStore()).trusting(Trust(trust), first_use=first_use, is_partial=store is None or store.only_opens)
     reading = Reading(
         ReadOptions(
             ports=ports_given(port),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -11,11 +10,15 @@ from wirelake.errors import UsageError
 from wirelake.peers.private_file import load_bytes, save_bytes
 from wirelake.protocols.event_mesh.packet.builder import Credentials
 from wirelake.protocols.event_mesh.security.trust import TrustStore
-from wirelake.protocols.event_mesh.security.trust_json import read_store, write_store
+from wirelake.protocols.event_mesh.security.trust_json import NODE_FORMAT, read_store, write_store
 
 __all__ = ["load", "load_credentials", "save", "save_credentials"]
 
-_NODE_FORMAT: Final = "wirelake-node-1"
+
+class _Head(msgspec.Struct):
+    """What tells files apart."""
+
+    format: str = ""
 
 
 class _Node(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -32,9 +35,10 @@ class _Node(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 def load_credentials(path: str | Path) -> Credentials:
     """The credentials in a file; raises UsageError if it holds none, or if others may read it."""
     try:
-        found = msgspec.json.decode(load_bytes(path), type=_Node)
-        if found.format != _NODE_FORMAT:
-            raise UsageError(f"{path}: not the credentials of a node: {found.format[:40]!r}")
+        content = load_bytes(path)
+        if (head := msgspec.json.decode(content, type=_Head)).format != NODE_FORMAT:
+            raise UsageError(f"{path}: not the keys of a node itself (--own), which `wirelake keys generate` makes: {head.format[:40]!r}")
+        found = msgspec.json.decode(content, type=_Node)
         return Credentials(
             bytes.fromhex(found.node_id), _octets(found.auth_key_id), _octets(found.secret), _octets(found.seed), found.with_public_key
         )
@@ -46,7 +50,7 @@ def load_credentials(path: str | Path) -> Credentials:
 
 def save_credentials(path: str | Path, own: Credentials) -> None:
     """Write a node's own credentials, as `save` writes a store."""
-    node = _Node(_NODE_FORMAT, own.node_id.hex(), _text(own.auth_key_id), _text(own.secret), _text(own.seed), own.with_public_key)
+    node = _Node(NODE_FORMAT, own.node_id.hex(), _text(own.auth_key_id), _text(own.secret), _text(own.seed), own.with_public_key)
     save_bytes(path, msgspec.json.format(msgspec.json.encode(node)) + b"\n")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wirelake.protocols.analyzer import NO_TIME, SeenMessage
+from wirelake.protocols.bulk_ids import take_all
 from wirelake.protocols.request_pairs import ANSWER, MAX_WAITING, OTHER, REQUEST, PairingAnalyzer
 
 __all__ = ["MAX_STRETCH", "Ids", "Pairs", "Stretch", "pair_in_bulk"]
@@ -37,6 +38,9 @@ class Ids(Protocol):
     def find(self, ids: Iterable[Any]) -> Any:
         """The numbers of those of these ids that are there."""
 
+    def numbers(self) -> Any:
+        """The ids as numbers of 64 bits, by their code; for those that are numbers."""
+
 
 class Stretch(Protocol):
     """Messages of one session in order, by column. Names are those of the fields of `SeenMessage`."""
@@ -58,6 +62,9 @@ class Stretch(Protocol):
 
     def ids(self, name: str, other: str | None = None, where: Any = None) -> Ids:
         """Correlation ids. Where `where` is true, they are those of the column `other`."""
+
+    def keys(self, name: str) -> Any:
+        """The values of a column with 16 bytes each; any where there is none."""
 
     def messages(self, places: Ints) -> Iterator[SeenMessage]:
         """The messages at these places."""
@@ -91,7 +98,8 @@ class _Bulk:
         self._ts: Ints = stretch.numbers("ts")
         self._connections, self._of_connection = stretch.codes("connection_id")
         names, words = analyzer.names_of(stretch)
-        self._looks: Ints = names * 2 + stretch.flags("to_server")
+        self._to_server: Flags = stretch.flags("to_server")
+        self._looks: Ints = names * 2 + self._to_server
         self._of_look = [(to_server, word) for word in words for to_server in (False, True)]
 
     def run(self) -> Pairs:
@@ -124,23 +132,39 @@ class _Bulk:
     def _pair(self, at: int, stop: int) -> Pairs:
         """Tell the pairs among quiet messages, and feed the others."""
         analyzer = self._analyzer
-        pairs = self._regular(at, stop)
+        used = self._use_ids(at, stop)
+        pairs = self._regular(at, stop, used)
         if analyzer.first_said == NO_TIME:
             analyzer.first_said = int(self._ts[at])
         is_paired = np.zeros(stop - at, bool)
         is_paired[pairs.requests - at] = is_paired[pairs.answers - at] = True
         others = at + np.flatnonzero(~is_paired)
         last = int(pairs.answers[-1]) if len(pairs.answers) else at - 1
-        self._feed(others[others < last])
+        self._feed(others[others < last], used)
         if last >= at:
             analyzer.last_said = analyzer.last_word = int(self._ts[last])
-        self._feed(others[others > last])
+        self._feed(others[others > last], used)
         analyzer.requests += len(pairs.requests)
         analyzer.answered += len(pairs.answers)
+        analyzer.paired(self._said.by_client[pairs.requests], self._ts[pairs.answers] - self._ts[pairs.requests])
         return pairs
 
-    def _regular(self, at: int, stop: int) -> Pairs:
-        """Requests and answers with a correlation id that only alternate, from a request on that finds the id free."""
+    def _use_ids(self, at: int, stop: int) -> set[int]:
+        """Use the identifiers of quiet messages, in order; the places of those that were used before."""
+        has_own, own, used_by = self._said.has_own, self._said.own, self._said.used
+        used: set[int] = set()
+        if has_own is None or own is None or used_by is None:
+            return used
+        for of_client in (True, False):
+            places = at + np.flatnonzero(has_own[at:stop] & (self._to_server[at:stop] == of_client))
+            used.update(places[take_all(used_by(of_client), own(places))].tolist())
+        return used
+
+    def _regular(self, at: int, stop: int, used: set[int]) -> Pairs:
+        """Requests and answers with a correlation id that only alternate, from a request on that finds the id free.
+
+        None of them has an identifier that was used before.
+        """
         kind = self._said.kind[at:stop]
         about = np.flatnonzero(kind)
         key = (self._said.ids[at:stop] * 2 + self._said.by_client[at:stop])[about]
@@ -153,6 +177,8 @@ class _Bulk:
         is_first[starts] = True
         is_odd = (kind == OTHER) | (~is_first & (kind == np.roll(kind, 1)))
         is_odd |= is_first & (kind == REQUEST) & self._is_waiting(key)
+        if used:
+            is_odd |= np.isin(at + about, list(used))
         irregular = np.zeros(len(starts), bool)
         irregular[group[is_odd]] = True
         follows = np.flatnonzero((kind == ANSWER) & ~is_first & ~irregular[group])
@@ -166,6 +192,10 @@ class _Bulk:
         waiting = [2 * find(ids) + by_client for by_client, ids in ((0, pairs.of_server), (1, pairs.of_client)) if ids]
         return np.isin(key, np.concatenate(waiting)) if waiting else np.zeros(len(key), bool)
 
-    def _feed(self, places: Ints) -> None:
-        for message in self._stretch.messages(places):
-            self._analyzer.message(message)
+    def _feed(self, places: Ints, used: set[int] | None = None) -> None:
+        """Feed messages one by one; with places of used identifiers, these are judged already."""
+        analyzer = self._analyzer
+        for place, message in zip(places.tolist(), self._stretch.messages(places), strict=True):
+            analyzer.is_used = None if used is None else place in used
+            analyzer.message(message)
+        analyzer.is_used = None

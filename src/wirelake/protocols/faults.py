@@ -139,6 +139,8 @@ class Rule(msgspec.Struct, frozen=True):
     """What it may mean for security; None: nothing."""
     unseen: str | None = None
     """Why history cannot tell that it was broken; None: it can."""
+    live_peer: str | None = None
+    """What a live peer does; None: what its protocol does on every fault."""
     by_keys: bool = False
     """Whether it is found with keys, and told in the table `security` only."""
 

@@ -382,9 +382,9 @@ class PassiveDecoding(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
 
     columns: Callable[[], PassiveColumns[L, FragmentState, msgspec.Struct, object]]
     """Loads the `columns` module, with the protocol's own types checked at each call."""
-    state: type[msgspec.Struct]
-    """The type that `FragmentState.state` returns."""
-    restore: Callable[[msgspec.Struct], FragmentState | None]
+    state: type[msgspec.Struct] | None = None
+    """The type that `FragmentState.state` returns; None: no message needs earlier ones."""
+    restore: Callable[[msgspec.Struct], FragmentState | None] = lambda _: None
     """The state of one sender from its stored form; None if it contradicts itself."""
 
     @staticmethod
@@ -407,6 +407,15 @@ class PassiveDecoding(msgspec.Struct, Generic[L], frozen=True, kw_only=True):
 
         return PassiveDecoding(columns=checked, state=state, restore=restored)
 
+    @staticmethod
+    def by_keys(*, columns: Callable[[], PassiveColumns[L, FragmentState, Y, K]], payload: type[Y], keys: type[K]) -> PassiveDecoding[L]:
+        """Make one for messages that are whole, and may need keys."""
+
+        def checked() -> PassiveColumns[L, FragmentState, msgspec.Struct, object]:
+            return _CheckedPassive(columns(), FragmentState, payload, keys)  # type: ignore[type-abstract]  # there are none
+
+        return PassiveDecoding(columns=checked)
+
 
 class _CheckedPassive(Generic[L, F, Y, K]):
     """A `PassiveColumns` for callers that do not know the protocol's own types."""
@@ -425,13 +434,13 @@ class _CheckedPassive(Generic[L, F, Y, K]):
         seconds: Seconds,
         decoders: dict[int, FragmentState],
         limits: L,
-        keyring: object | None,
+        given: object | None,
         budget: int,
         /,
     ) -> tuple[dict[int, msgspec.Struct], int]:
-        """See `PassiveColumns`. Keys of another protocol open nothing."""
+        """See `PassiveColumns`. Of the sets of keys that are given, one may be of this protocol."""
         own = {number: _narrowed(decoder, self._decoder) for number, decoder in decoders.items()}
-        keys = keyring if isinstance(keyring, self._keys) else None
+        keys = next((keys for keys in given if isinstance(keys, self._keys)), None) if isinstance(given, tuple) else None
         payloads, count = self._own.passive(data, rows, speakers, seconds, own, limits, keys, budget)
         decoders.update(own)
         return {**payloads}, count
@@ -567,7 +576,8 @@ class Protocol(msgspec.Struct, Generic[L, M], frozen=True, kw_only=True):
     @property
     def is_stateful(self) -> bool:
         """Whether reading a message needs earlier bytes of its connection."""
-        return self.handshake is not None or self.body_serializers is not None or self.passive is not None
+        passive = self.passive is not None and self.passive.state is not None
+        return self.handshake is not None or self.body_serializers is not None or passive
 
     @property
     def has_streams(self) -> bool:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
-from wirelake.protocols.analyzer import Exchange, Part, SeenMessage, SessionAnalyzer
+from wirelake.protocols.analyzer import NO_TIME, Exchange, Part, SeenMessage, SessionAnalyzer
 from wirelake.protocols.connections import UNCONFIRMED, ConnectionEvent
 from wirelake.protocols.oldest import split_oldest
+from wirelake.protocols.used_ids import UsedKeys, UsedNumbers
 
 if TYPE_CHECKING:
     from wirelake.protocols.bulk_pairs import Stretch
@@ -46,6 +47,12 @@ class Correlated(NamedTuple):
     """The numbers of those of these correlation ids that are there."""
     alone: Any = None
     """Messages after which it must be asked again whether pairs can be told; None: there are none."""
+    has_own: Any = None
+    """Messages with an identifier that no other message of the same side may have; None: there are none."""
+    own: Callable[[Any], Any] | None = None
+    """These identifiers of messages at some places, as numbers of 64 bits or keys of 16 bytes."""
+    used: Callable[[bool], UsedNumbers | UsedKeys] | None = None
+    """Those that the client used, or the server."""
 
 
 class PairColumns(NamedTuple):
@@ -72,6 +79,8 @@ class Pending(msgspec.Struct, gc=False, array_like=True):
     """What the protocol wants to remember of it."""
     progressive: bool = True
     """Whether it asked for progress, in protocols where a request says so."""
+    killed: int = NO_TIME
+    """When its side lost interest in an answer, in protocols where it says so."""
 
 
 class RequestPairs(msgspec.Struct):
@@ -162,6 +171,8 @@ class PairingAnalyzer(SessionAnalyzer):
     """Where pairs are told from, for protocols whose messages can be paired in bulk (`bulk_pairs.py`); None: they cannot."""
 
     pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
+    is_used: bool | None = None
+    """In bulk: whether the identifier of the next message was used before; None: `message` finds out."""
 
     def event(self, event: ConnectionEvent) -> None:
         """See `SessionAnalyzer`. An event that comes after its messages is about those that wait."""
@@ -190,6 +201,9 @@ class PairingAnalyzer(SessionAnalyzer):
     def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:
         """The names of messages, as numbers from 0, and the name of each number."""
         raise NotImplementedError
+
+    def paired(self, by_client: Any, delays: Any) -> None:
+        """Pairs were told in bulk: whether the client asked, and how long the answer took."""
 
     def _ask(self, message: SeenMessage, correlation_id: str, subject: str | None, progressive: bool = True) -> bool:
         """A request. Returns whether one with the same id was in flight."""

@@ -46,7 +46,7 @@ def _facts(fault: Faults, on_fault: str) -> FaultFacts:
     if unseen is not None and unseen.startswith(_REFUSED):
         live_peer, answer = "raises an error in the calling code", "nothing"
     else:
-        live_peer, answer = "counts it and reads on" if fault.is_tolerated else on_fault, _answer(fault.rule)
+        live_peer, answer = "counts it and reads on" if fault.is_tolerated else fault.rule.live_peer or on_fault, _answer(fault.rule)
     table = "`security`" if fault.rule.by_keys else f"`violations`, {severity}"
     lake = table if unseen is None else f"not reported: {unseen}"
     return FaultFacts(fault.name, fault.clause, fault.text, fault.origin, fault.strength, severity, live_peer, answer, lake)

@@ -394,6 +394,14 @@ class _History:
                 one.say(True, line(b"<" + b" " * (65 << 20), 1, compress=True))
             case 5 if self.seed < 12:
                 one.say(True, b"message_id:1;" + b"A" * (257 << 10) + b"\n")
+            case _:  # a CallId that was answered
+                call = Call("Sample", "Echo", one.speaker.fresh())
+                for number in (1, 2):
+                    one.say(True, line(call, number))
+                    self.wait(1)
+                    one.say(False, result(number) + line(Response("Sample", call.call_id), number))
+                    self.wait(1)
+                    one.say(True, result(number))
         one.connection.closed("eof")
 
 

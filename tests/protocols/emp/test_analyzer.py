@@ -34,6 +34,7 @@ UNSEEN = {
 
 UNHEARD = {
     Fault.PONG_MISSING: "a live session ends long before, with PONG_TIMEOUT",
+    Fault.REQUEST_ID_REUSED: "a live session forgets an id once its request is answered",
     Fault.SPOKE_AFTER_PARTING: "a live session does not read on after the peer's bye or error",
     Fault.SPOKE_TOO_SOON: "a live session says hello first, so that no peer is too early for it",
     Fault.PING_OVERLAPPING: "a live session answers every ping at once, so that none overlaps",
@@ -67,6 +68,12 @@ BY_HISTORY: dict[Fault, list[Said]] = {
         (1, "client", speech.ping),
         (61.000001, "server", speech.data()),
         *((at + 10, who, data) for at, who, data in BYE),
+    ],
+    Fault.REQUEST_ID_REUSED: [
+        *HELLOS,
+        (1, "client", speech.request(7)),
+        (2, "server", speech.response(7)),
+        (3, "client", speech.request(7)),
     ],
     Fault.PING_OVERLAPPING: [*HELLOS, (1, "client", speech.ping), (2, "client", speech.ping), (3, "server", speech.pong * 2), *BYE],
     Fault.CLOSED_WITHOUT_PARTING: [*HELLOS, (1, "finished", b"client")],
@@ -124,8 +131,8 @@ FINE: dict[str, list[Said]] = {
         (1.1, "server", speech.request(7)),
         (2, "server", speech.response(7)),
         (2.1, "client", speech.response(7)),
-        (3, "client", speech.request(7)),
-        (40, "server", speech.response(7)),
+        (3, "client", speech.request(8)),
+        (40, "server", speech.response(8)),
         *BYE,
     ],
     "the last possible hello": [*HELLOS[:2], (5, "server", speech.hello()), *BYE],

@@ -12,6 +12,7 @@ from tests.protocols.event_mesh.test_faults import BY_FORM
 from tests.protocols.watching import Judgement, Said, histories, history, judge
 
 from wirelake.protocols.event_mesh.analyzer import Analyzer
+from wirelake.protocols.event_mesh.columns import ODD_INSIDE
 from wirelake.protocols.event_mesh.events import Dropped, PeerChanged
 from wirelake.protocols.event_mesh.faults import TOLERATED, UNREADABLE, Fault
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS
@@ -37,8 +38,8 @@ NOT_FOUND = {
     **dict.fromkeys((Fault.PROFILE_FIELD_MISSING, Fault.PROFILE_ORDER), "found only if the limit `minimum_profile` is set"),
     Fault.NOT_AUTHENTICATED: "which packets need a proof is the receiver's own policy",
     Fault.REPLAY_CACHE_FULL: "a limit of the receiver",
-    **dict.fromkeys((Fault.UNDECRYPTABLE, Fault.DECRYPTION_FAILED, Fault.SECURITY_FIELD_SEALED), "needs encryption keys"),
-    **dict.fromkeys((Fault.SEALED_CARRIAGE, Fault.DEFLATE_INVALID, Fault.INFLATED_OVER_LIMIT), "a profile that applications may leave"),
+    Fault.UNDECRYPTABLE: "which encryption keys a receiver has is its own affair",
+    **dict.fromkeys((Fault.SEALED_CARRIAGE, Fault.DEFLATE_INVALID), "a profile that applications may leave"),
     **dict.fromkeys((Fault.FIELD_OUT_OF_RANGE, Fault.REKEY_NEEDED, Fault.QUEUE_FULL), "refused before anything is sent"),
 }
 """Rules of a live node that an observer does not find, and why."""
@@ -60,7 +61,7 @@ def judged(said: list[Said], **more: int) -> Judgement:
 
 
 def test_every_rule_is_found_or_there_is_a_reason():
-    assert sorted({*BY_FORM, *ODD, *NOT_FOUND}) == sorted(Fault)
+    assert sorted({*BY_FORM, *ODD, *ODD_INSIDE, *NOT_FOUND}) == sorted(Fault)
     assert set(NOT_FOUND) == {fault for fault in Fault if fault.rule.unseen or fault.rule.by_keys}
 
 
@@ -74,6 +75,13 @@ def test_a_packet_is_found_by_the_rule_it_breaks(fault):
         assert (finding.message_id is None) == (Fault[finding.rule] in UNREADABLE)
         assert (finding.ts, finding.to_server) == (SECOND, True)
     assert found.ended_on == [False] * len(found.findings), "a packet is dropped, and the node lives on (EMM-30)"
+
+
+@pytest.mark.parametrize("fault", ODD_INSIDE, ids=lambda fault: fault.name)
+def test_what_a_payload_hides_is_found_by_the_rule_it_breaks(fault):
+    (message,) = history("event_mesh", [(1, "client", SPOKEN["event"])]).messages
+    message.oddities = ODD_INSIDE[fault]
+    assert judge(Analyzer, [message]).rules == [fault.name]
 
 
 def test_one_packet_may_be_odd_in_several_ways():

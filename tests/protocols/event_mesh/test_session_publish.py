@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 from tests.protocols.event_mesh.mesh import AUTH, HERE, THERE, Mesh, alone, balanced, credentials, place
 from tests.protocols.event_mesh.speech import NODE, NOW, SECRET, SPOKEN, maced, mutations, name, node, packet, tlv
 
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols import kernel
-from wirelake.protocols.event_mesh import Fault, Limits, Options, Policy, RelayRule, Sealer, State, decode
-from wirelake.protocols.event_mesh.events import Delivered, PeerChanged, QueueFull
-from wirelake.protocols.event_mesh.messages import Event, Flag, Hello
+from wirelake.protocols.event_mesh import Fault, Key, Limits, Options, Policy, RelayRule, Sealer, State, Trust, TrustStore, decode
+from wirelake.protocols.event_mesh.events import Delivered, Dropped, PeerChanged, QueueFull
+from wirelake.protocols.event_mesh.messages import Event, FieldType, Flag, Hello
 from wirelake.protocols.event_mesh.packet.builder import Credentials, left
-from wirelake.protocols.event_mesh.packet.values import binary, floating, integer, json, text
+from wirelake.protocols.event_mesh.packet.values import binary, first, floating, integer, json, text
 from wirelake.protocols.event_mesh.session import Now, Session
 
 # Publishing: §3.3, §6.1, EMM-4, EMM-13, EMM-14, EMM-22.
@@ -47,11 +49,24 @@ def test_a_sealed_event_is_read_only_with_the_key():
     mesh.start()
     mesh.publish("a", "secret", text("words"), sealer=Sealer(key), compressed=True)
     assert mesh.heard("b") == ["secret"]
-    assert mesh.heard("c") == []
-    assert [one.fault for one in mesh.dropped("c")] == [Fault.UNDECRYPTABLE]
+    (event,) = [one for one in mesh.events["c"] if isinstance(one, Delivered)]
+    assert (event.name, event.sealed, event.unopened) == (None, True, Fault.UNDECRYPTABLE)
+    assert (mesh.dropped("c"), mesh.nodes["c"].metrics.sealed, mesh.nodes["b"].metrics.sealed) == ([], 1, 0)
     assert b"secret" not in mesh.flown[-1][2]
     assert decode(mesh.flown[-1][2]).flags == Flag.ENCRYPTED | Flag.COMPRESSED
     balanced(mesh.nodes["c"])
+
+
+def test_a_trust_store_has_keys_that_open():
+    keys = TrustStore([Key(NODE, AUTH, SECRET)])
+    keys.add_encryption(credentials("a").node_id, bytes(32))
+    sender = Session(credentials("a"), draw=lambda size: bytes([7]) * size, peers=[THERE])
+    sender.publish("secret", now=HERE, sealer=Sealer(bytes(32)))
+    session = alone(Options(policy=Policy(Trust.IN_BAND)), store=keys)
+    ((data, _),) = sender.output()
+    keys.add(Key(credentials("a").node_id, AUTH, credentials("a").secret))
+    session.receive(data, THERE, HERE)
+    assert [one.name for one in session.events() if isinstance(one, Delivered)] == ["secret"]
 
 
 def test_a_compressed_event_is_read_by_everybody():
@@ -66,7 +81,58 @@ def test_sealed_events_are_delivered_as_they_are_if_they_are_not_to_be_opened():
     mesh = Mesh({"a": "b", "b": ""}, Options(opens_sealed=False))
     mesh.start()
     mesh.publish("a", "long", compressed=True)
-    assert mesh.heard("b") == [None]
+    (event,) = [one for one in mesh.events["b"] if isinstance(one, Delivered)]
+    assert (event.name, event.sealed, event.unopened, mesh.nodes["b"].metrics.sealed) == (None, True, None, 1)
+
+
+_METADATA = tlv(0x11, tlv(1, b"\1") + tlv(3, bytes(12)))
+_OWN_WAYS = {
+    "gzip": (packet(tlv(4, b"\x1f\x8b not zlib"), flags=4), None, Fault.DEFLATE_INVALID),
+    "zlib, but no fields inside": (packet(tlv(4, zlib.compress(b'{"a": 1}')), flags=4), None, Fault.TLV_OVERRUN),
+    "compressed JSON beside a name in clear": (packet(name + tlv(5, b"packed"), flags=4), "temp.changed", Fault.SEALED_CARRIAGE),
+    "encrypted in several values": (packet(tlv(4, b"1") + tlv(4, b"2") + _METADATA, flags=2), None, Fault.SEALED_CARRIAGE),
+    "encrypted with a key of others": (packet(tlv(4, bytes(32)) + _METADATA + node, flags=2), None, Fault.UNDECRYPTABLE),
+    "encrypted by another algorithm": (
+        packet(tlv(4, bytes(32)) + tlv(0x11, tlv(1, b"\x63") + tlv(3, bytes(12))), flags=2),
+        None,
+        Fault.UNDECRYPTABLE,
+    ),
+}
+
+
+@pytest.mark.parametrize("way", _OWN_WAYS)
+def test_what_is_hidden_in_a_way_of_its_own_is_delivered_sealed_and_counted(way):
+    data, clear, reason = _OWN_WAYS[way]
+    session = alone()
+    session.receive(data, THERE, HERE)
+    (event,) = [one for one in session.events() if isinstance(one, Delivered)]
+    assert (event.name, event.sealed, event.unopened) == (clear, True, reason)
+    assert event.fields == event.message.fields == decode(data).fields
+    assert (session.metrics.accepted, session.metrics.sealed, session.metrics.rejected) == (1, 1, {})
+    strict = alone(Options(drops_sealed=True))
+    strict.receive(data, THERE, HERE)
+    assert [one.fault for one in strict.events() if isinstance(one, Dropped)] == [reason]
+    assert (strict.metrics.accepted, strict.metrics.sealed, strict.metrics.rejected) == (0, 0, {reason: 1})
+
+
+def test_what_a_key_held_here_does_not_open_is_dropped():
+    data = packet(tlv(4, bytes(32)) + _METADATA + node, flags=2)
+    session = alone(Options(opening_keys={NODE: bytes(32)}))
+    session.receive(data, THERE, HERE)
+    assert session.metrics.rejected == {Fault.DECRYPTION_FAILED: 1}
+
+
+def test_what_inflates_over_the_limit_is_dropped():
+    session = alone(Options(max_inflated_size=100))
+    session.receive(packet(tlv(4, zlib.compress(bytes(101))), flags=4), THERE, HERE)
+    assert session.metrics.rejected == {Fault.INFLATED_OVER_LIMIT: 1}
+
+
+def test_a_hello_that_stays_sealed_tells_no_capabilities():
+    session = alone()
+    session.receive(maced(tlv(4, b"\x1f\x8b") + node + tlv(0x18, AUTH), kind=1, flags=4), THERE, HERE)
+    assert [(peer.state, peer.capabilities) for peer in session.peers] == [(State.GREETED, b"")]
+    assert session.metrics.sealed == 1
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_sent():
@@ -78,6 +144,32 @@ def test_what_does_not_fit_is_refused_and_nothing_is_sent():
     room = left([text("big"), binary(b"")], credentials("me"))
     session.publish("big", [binary(bytes(room - 2))], now=HERE)
     assert [len(data) for data, _ in session.output()] == [548]
+
+
+@pytest.mark.parametrize("sealer", [None, Sealer(bytes(32))], ids=["clear", "sealed"])
+def test_what_was_made_long_ago_says_when_it_was_made_and_when_it_was_signed(sealer):
+    mesh = Mesh({"a": "b", "b": ""}, Options(opening_keys={credentials("a").node_id: bytes(32)}))
+    mesh.start()
+    mesh.publish("a", "stored", text("x"), created=NOW - 86_400.5, sealer=sealer)
+    (event,) = [one for one in mesh.events["b"] if isinstance(one, Delivered)]
+    assert (event.name, event.message.timestamp, event.time, event.content) == ("stored", NOW - 86_401, NOW, ["x"])
+    assert mesh.dropped("b") == []
+
+
+def test_what_is_made_now_says_so_once():
+    session = alone(peers=[THERE])
+    for created in (None, HERE.wall):
+        session.publish("x", now=HERE, created=created)
+    assert [first(decode(data).fields, FieldType.TIMESTAMP) for data, _ in session.output()] == [None, None]
+
+
+@pytest.mark.parametrize("created", [-1.0, 2.0**64, float("nan"), float("inf")])
+def test_a_time_that_no_header_can_hold_is_refused(created):
+    session = alone(peers=[THERE])
+    with pytest.raises(LocalProtocolError) as caught:
+        session.publish("x", now=HERE, created=created)
+    assert caught.value.fault is Fault.FIELD_OUT_OF_RANGE
+    assert session.output() == []
 
 
 def test_message_ids_are_drawn_and_never_used_twice_in_420_seconds():

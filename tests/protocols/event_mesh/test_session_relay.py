@@ -107,7 +107,10 @@ def test_a_sealed_event_is_relayed_without_being_opened():
     knows = TrustStore([Key(credentials("a").node_id, AUTH, credentials("a").secret)])
     closed = relay(store=knows)
     assert passed(closed, sealed) == [TWO, THREE]
-    assert closed.metrics.reasons() == {"undecryptable": 1}
+    assert (closed.metrics.sealed, closed.metrics.reasons()) == (1, {})
+    dropping = relay(store=knows, drops_sealed=True)
+    assert passed(dropping, sealed) == [TWO, THREE]
+    assert dropping.metrics.reasons() == {"undecryptable": 1}
     assert passed(relay(RelayRule("secret"), store=knows), sealed) == []
     opened = relay(RelayRule("secret"), store=knows, opening_keys={credentials("a").node_id: key})
     assert passed(opened, sealed) == [TWO, THREE]

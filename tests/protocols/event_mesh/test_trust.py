@@ -7,7 +7,7 @@ from tests.protocols.event_mesh.speech import AUTH, NODE, OTHER_NODE, PUBLIC, SE
 
 from wirelake.errors import LocalProtocolError
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.security.trust import Key, TrustStore, is_weak
+from wirelake.protocols.event_mesh.security.trust import FirstKeys, Key, TrustStore, is_weak
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P
@@ -131,3 +131,17 @@ def test_rotation_ends_the_old_after_an_overlap():
     with pytest.raises(LocalProtocolError):
         store.rotate(Key(NODE, NEW, b"short"), at=300)
     assert store.lookup(NODE, NEW, 300).revoked_from is None, "a rotation that fails changes nothing"
+
+
+def test_the_first_key_of_a_node_is_trusted_and_no_other():
+    first, other = bytes(32), bytes(range(32))
+    keys = FirstKeys()
+    assert [keys(NODE, AUTH, key) for key in (first, other, first)] == [True, False, True]
+    assert keys(NODE, None, other), "another key id is another key"
+
+
+def test_first_keys_are_bounded():
+    keys = FirstKeys(capacity=1)
+    assert keys(NODE, AUTH, bytes(32))
+    assert not keys(OTHER_NODE, AUTH, bytes(32))
+    assert keys(NODE, AUTH, bytes(32))

@@ -35,7 +35,7 @@ from wirelake.protocols.event_mesh.limits import Limits
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build, public_key_of
 from wirelake.protocols.event_mesh.packet.values import text
 from wirelake.protocols.event_mesh.security.replay import ReplayCache
-from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
+from wirelake.protocols.event_mesh.security.trust import FirstKeys, Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected, Verified
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "event-mesh.json").read_text())
@@ -123,6 +123,14 @@ def test_first_use_asks_once_nothing_is_known_and_stores_nothing():
     asked.clear()
     assert fault_of(in_band(STRANGER), policy=policy) is Fault.KEY_MISMATCH
     assert asked == []
+
+
+def test_a_key_that_signed_nothing_is_not_the_first_one():
+    policy, known = Policy(Trust.FIRST_USE, FirstKeys()), store()
+    spoilt = in_band(bytes(32), node_id=OTHER_NODE)
+    assert fault_of(spoilt[:-1] + bytes((spoilt[-1] ^ 1,)), policy=policy, keys=known) is Fault.SIGNATURE_MISMATCH
+    assert judged(in_band(STRANGER, node_id=OTHER_NODE), policy=policy, keys=known).identity.trust is Trust.FIRST_USE
+    assert fault_of(in_band(bytes(32), node_id=OTHER_NODE), policy=policy, keys=known) is Fault.UNTRUSTED_KEY
 
 
 @pytest.mark.parametrize("given", [(Trust.NONE, None), (Trust.FIRST_USE, None), (Trust.STORE, lambda *_: True)])

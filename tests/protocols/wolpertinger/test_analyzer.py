@@ -17,6 +17,7 @@ from tests.protocols.watching import results, rules
 from tests.protocols.wolpertinger.pair import KEYS, TRUSTED, read
 from tests.protocols.wolpertinger.pair import session as live_session
 
+from wirelake.protocols import used_ids
 from wirelake.protocols.wolpertinger import call_analyzer, text_analyzer
 from wirelake.protocols.wolpertinger.analyzer import Analyzer
 from wirelake.protocols.wolpertinger.events import CallReceived, Noticed
@@ -130,7 +131,7 @@ def test_an_id_that_is_used_again_after_five_minutes_is_a_new_one(talk):
         talk.at(start).client(line(asked(1), 1)).at(start + 1).server(result(1), line(answered(1), 1)).at(start + 2).client(result(1))
     analyzer = talk.closed().analyzed()
     assert [(one.outcome, one.attempts) for one in analyzer.exchanges] == [("returned", 1)] * 2
-    assert rules(analyzer) == []
+    assert rules(analyzer) == ["CALL_ID_REUSED", "ID_REUSED", "ID_REUSED"]
 
 
 def test_a_message_in_pieces_that_is_sent_again_is_no_second_call(talk):
@@ -221,6 +222,7 @@ def remember_less(monkeypatch, most):
     monkeypatch.setattr(text_analyzer, "MOST", most)
     monkeypatch.setattr(call_analyzer, "MOST", most)
     monkeypatch.setattr(call_analyzer, "MOST_WAITING", 10)
+    monkeypatch.setattr(used_ids, "MAX_KEYS", most)
 
 
 def many(talk):
@@ -349,6 +351,8 @@ ONLY_LIVE = {
 ONLY_FOUND = {
     Fault.RESPONSE_UNMATCHED: "an error that answers no call: a session shows it to its owner as ErrorReceived",
     Fault.CALL_ID_IN_FLIGHT: "a session follows calls of its application, not those of trust, and not those that it refused",
+    Fault.ID_REUSED: "a session takes another message with a used id as it is: its sender may have begun anew",
+    Fault.CALL_ID_REUSED: "a session forgets a CallId once its call is answered",
     Fault.MESSAGE_REPEATED: "a session forgets what was delivered at a reset and at EstablishConnection",
     Fault.KEY_INVALID: "a key in a call that the session does not look at, for want of trust or of encryption",
     Fault.FRAGMENT_CONFLICT: "a session forgets pieces at a reset; who decodes recordings does not",

@@ -141,7 +141,8 @@ LOCAL = {
 
 
 def test_every_fault_can_be_brought_about():
-    assert sorted([*HEARD, *GREETED, *TOLD, *LIVED, *LOCAL]) == sorted(set(Fault) - {Fault.PONG_MISSING}), "which only an observer finds"
+    unheard = {Fault.PONG_MISSING, Fault.UID_REUSED, Fault.ANSWERED_AFTER_KILL}
+    assert sorted([*HEARD, *GREETED, *TOLD, *LIVED, *LOCAL]) == sorted(set(Fault) - unheard), "which only an observer finds"
 
 
 @each("fault", [*HEARD, *GREETED, *TOLD], ids=lambda fault: fault.name)

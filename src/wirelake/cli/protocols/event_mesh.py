@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,16 @@ import msgspec
 
 from wirelake.cli.commands import Commands
 from wirelake.cli.exit_codes import ExitCode
-from wirelake.cli.flags import limits_flag
+from wirelake.cli.flags import freshness_flag, limits_flag, trust_flag
 from wirelake.cli.live import compile_scanner, emit, live_limits, recording, run, say, until_stopped
 from wirelake.cli.live_flags import live_flags
 from wirelake.errors import UsageError
 from wirelake.peers import trust_file
 from wirelake.protocols.event_mesh import PROTOCOL
+from wirelake.protocols.event_mesh.messages import DEFAULT_PORT
+from wirelake.protocols.event_mesh.options import Address, RelayRule
+from wirelake.protocols.event_mesh.security.trust import FirstKeys, Policy, Trust
+from wirelake.transports.address import parse
 
 if TYPE_CHECKING:
     from wirelake.peers.event_mesh import Node, Options, Value
@@ -50,6 +55,8 @@ def _node_flags(command: F) -> F:
 def _hearing_flags(command: F) -> F:
     """Flags of commands whose node keeps running."""
     for option in (
+        freshness_flag(default=True, help="Drop proven packets that are not of about now: over 300 s old, or 120 s ahead."),
+        trust_flag(default=Trust.STORE.value, more=""),
         click.option("--proven", "proven", is_flag=True, help="Drop packets that carry neither HMAC nor signature."),
         click.option("--group", "groups", multiple=True, metavar="ADDRESS", help="A multicast group to listen and speak to; repeatable."),
         click.option("--peer", "peers", multiple=True, metavar="ADDRESS", help="A node to speak to from the start; repeatable."),
@@ -61,18 +68,27 @@ def _hearing_flags(command: F) -> F:
 @click.command("event_mesh")
 @click.argument("address", default=f"udp://127.0.0.1:{PROTOCOL.port}")
 @_hearing_flags
-@click.option("--relay", "relay", is_flag=True, help="Pass on the events of known senders to all peers: as they are, once, never back.")
+@click.option(
+    "--relay",
+    "relay",
+    multiple=True,
+    metavar="RULE",
+    help="Pass on what RULE says: as it is, once, never back; repeatable, the first rule that matches counts.",
+)
 @click.option("-q", "--quiet", "quiet", is_flag=True, help="Do not print what arrives.")
 @_node_flags
-def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven: bool, relay: bool, quiet: bool, **more: Any) -> int:
+def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], relay: tuple[str, ...], quiet: bool, **more: Any) -> int:
     """Be a node: say hello and heartbeats, and print events, nodes that come and go, and packets that are dropped. Ctrl-C ends it.
 
     \b
     ADDRESS  Where to listen: udp://host:port or quic://host:port; port 0 is any free one.
+    RULE     PATTERN [to=HOST:PORT,…] [from=HOST:PORT,…] [types=NUMBER,…] [unverified], such as '>' for the events of
+             known senders to all peers, or 'plant.> to=10.0.0.7:5041'; hosts are IP addresses.
     """
+    rules = tuple(map(_relay_rule, relay))
     compile_scanner("event_mesh")
     on_peer, on_drop = (None, None) if quiet else (_show_peer, _show_drop)
-    run(_stay(address, peers, groups, ">", proven, relay, None if quiet else _show_event, on_peer, on_drop, more))
+    run(_stay(address, peers, groups, ">", rules, None if quiet else _show_event, on_peer, on_drop, more))
     return ExitCode.OK
 
 
@@ -81,7 +97,7 @@ def serve(address: str, peers: tuple[str, ...], groups: tuple[str, ...], proven:
 @click.argument("pattern", default=">")
 @_hearing_flags
 @_node_flags
-def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str, ...], proven: bool, **more: Any) -> int:
+def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str, ...], **more: Any) -> int:
     """Print events, one JSON object per line, until Ctrl-C.
 
     \b
@@ -89,7 +105,7 @@ def listen(address: str, pattern: str, peers: tuple[str, ...], groups: tuple[str
     PATTERN  Which events: plant.*.temperature has any one word at the star, plant.> anything below plant.
     """
     compile_scanner("event_mesh")
-    run(_stay(address, peers, groups, pattern, proven, False, _show_event, None, None, more))
+    run(_stay(address, peers, groups, pattern, (), _show_event, None, None, more))
     return ExitCode.OK
 
 
@@ -141,8 +157,7 @@ async def _stay(
     peers: tuple[str, ...],
     groups: tuple[str, ...],
     pattern: str,
-    proven: bool,
-    relay: bool,
+    relay: tuple[RelayRule, ...],
     show: Callable[[Node, Delivered], None] | None,
     on_peer: Callable[[Node, PeerChanged], None] | None,
     on_drop: Callable[[Node, Dropped], None] | None,
@@ -150,15 +165,20 @@ async def _stay(
 ) -> None:
     """Run a node until it is stopped."""
     from wirelake.peers.event_mesh import node  # noqa: PLC0415 - imported when it is used
-    from wirelake.protocols.event_mesh.options import RelayRule  # noqa: PLC0415
-    from wirelake.protocols.event_mesh.security.trust import Policy  # noqa: PLC0415
 
+    trust = Trust(more["trust"])
+    policy = Policy(
+        trust=trust,
+        first_use=FirstKeys() if trust is Trust.FIRST_USE else None,
+        freshness=more["freshness"],
+        unauthenticated=not more["proven"],
+    )
     with recording(more["record"], "event_mesh") as recorder:
         options = _options(
             more,
             address,
-            policy=Policy(unauthenticated=not proven),
-            relay=(RelayRule(),) if relay else (),
+            policy=policy,
+            relay=relay,
             recorder=recorder,
             on_peer=on_peer,
             on_drop=on_drop,
@@ -176,7 +196,8 @@ def _tell(member: Node) -> None:
     counted = member.metrics.session
     dropped = ", ".join(f"{count:,} {fault.reason}" for fault, count in sorted(counted.rejected.items())) or "none"
     say(
-        f"{counted.received:,} packets received, {counted.delivered:,} events, {counted.relayed:,} passed on, {counted.sent:,} sent;"
+        f"{counted.received:,} packets received, {counted.delivered:,} events, {counted.sealed:,} sealed,"
+        f" {counted.relayed:,} passed on, {counted.sent:,} sent;"
         f" dropped: {dropped}; too fast: {counted.rate_limited:,}; lost: {member.metrics.lost:,}"
     )
 
@@ -199,6 +220,39 @@ def _options(more: dict[str, Any], address: str, **settings: Any) -> Options:
 
         quic = Quic(cert, more["cert_key"] or cert, more["ca_file"])
     return Options(**live_limits("event_mesh", more["limits"]), trust_path=more["keys"], quic=quic, **settings)
+
+
+def _relay_rule(text: str) -> RelayRule:
+    """The rule of --relay."""
+    pattern, *terms = text.split() or [""]
+    if "://" in pattern:
+        raise UsageError(f"--relay {text}: begin with a pattern, such as '>'")
+    found: dict[str, Any] = {"pattern": pattern}
+    for term in terms:
+        name, _, values = term.partition("=")
+        if term == "unverified":
+            found["unverified"] = True
+        elif name == "to" and values:
+            found["to"] = tuple(_place(text, one) for one in values.split(","))
+        elif name == "from" and values:
+            found["sources"] = frozenset(_place(text, one) for one in values.split(","))
+        elif name == "types" and values and all(one.isdecimal() and int(one) < 256 for one in values.split(",")):
+            found["types"] = frozenset(map(int, values.split(",")))
+        else:
+            raise UsageError(f"--relay {text}: {term!r} is none of to=HOST:PORT, from=HOST:PORT, types=NUMBER, unverified")
+    try:
+        return RelayRule(**found)
+    except UsageError as reason:
+        raise UsageError(f"--relay {text}: {reason}") from None
+
+
+def _place(rule: str, text: str) -> Address:
+    """Where packets come from or go to: rules compare addresses, so that a name would never match."""
+    target = parse(text, DEFAULT_PORT, ("udp", "quic"))
+    try:
+        return str(ipaddress.ip_address(target.host)), target.port
+    except ValueError:
+        raise UsageError(f"--relay {rule}: {target.host} is no IP address") from None
 
 
 def _value(text: str) -> Value:
@@ -229,6 +283,7 @@ def _show_event(_: Node, event: Delivered) -> None:
             "event": event.name,
             "content": [value.hex() if isinstance(value, bytes) else value for value in event.content],
             "urgent": event.urgent,
+            "sealed": event.sealed,
             "node_id": _uuid(who.node_id),
             "verified": who.authenticated,
             "trust": who.trust.value,

@@ -82,7 +82,8 @@ class Decoder:
     ) -> None:
         """`sink` takes rows as soon as they are more than a batch; without one, `feed` gives all rows of a block at once.
 
-        `keys` verify messages, and `keyring` decrypts them. A protocol takes only keys of its own type (`Signatures`, `PassiveDecoding`).
+        `keys` verify messages, and both `keys` and `keyring` decrypt them. A protocol takes only keys of its own type (`Signatures`,
+        `PassiveDecoding`).
         """
         self._options = options
         self._keys = keys
@@ -372,11 +373,21 @@ class Decoder:
         """Payloads that need earlier messages of their speaker, or keys, by row; and how many of the first rows were looked at."""
         if scanner.protocol.passive is None:
             return {}, len(scanned)
-        speakers, keys = _speakers(scan_input, segments)
+        if scanner.protocol.passive.state is None:
+            speakers, keys = np.zeros(len(scanned), np.int64), dict[int, tuple[bytes, int]]()
+        else:
+            speakers, keys = _speakers(scan_input, segments)
         states = self.decoder_state.fragment_states
         own = {number: states.pop(key) for number, key in keys.items() if key in states}
         payloads, count = scanner.protocol.passive.columns().passive(
-            scan_input.data, scanned, speakers, micros / 1e6, own, scanner.limits, self._keyring, self._options.max_batch_bytes
+            scan_input.data,
+            scanned,
+            speakers,
+            micros / 1e6,
+            own,
+            scanner.limits,
+            (self._keys, self._keyring),
+            self._options.max_batch_bytes,
         )
         states |= {keys[number]: state for number, state in own.items() if not state.is_idle}
         return payloads, count

@@ -189,7 +189,7 @@ def _handshake_states() -> dict[str, type[msgspec.Struct]]:
 @cache
 def _fragment_states() -> dict[str, type[msgspec.Struct]]:
     """Protocol -> the struct that its unfinished messages are stored as."""
-    return {one.name: one.passive.state for one in map(protocols.get, protocols.names()) if one.passive is not None}
+    return {one.name: one.passive.state for one in map(protocols.get, protocols.names()) if one.passive and one.passive.state}
 
 
 def _packed(state: msgspec.Struct, kinds: Mapping[str, type[msgspec.Struct]]) -> msgspec.Raw:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from wirelake.errors import UsageError
 from wirelake.lake.gold.fold.security import (
     BEFORE_COLUMNS,
     CONNECTION_COLUMNS,
@@ -31,6 +32,7 @@ from wirelake.lake.gold.fold.security import (
 )
 from wirelake.lake.sources.tables import spark_schema
 from wirelake.lake.tables.security import TABLE
+from wirelake.protocols.event_mesh.security.trust import Trust
 
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
@@ -55,11 +57,15 @@ def build(
     *,
     before: DataFrame,
     keys: TrustStore | None = None,
+    freshness: bool = True,
 ) -> DataFrame:
     """All packets of these nodes, checked with these keys.
 
-    Without keys their results come from `before`, the table as it was. Threats of other protocols come from `violations`.
+    Without keys their results come from `before`, the table as it was. Threats of other protocols come from `violations`. With `freshness`
+    the times in packets are judged. Raises UsageError for keys that trust first ones: no partition has all packets of a node.
     """
+    if keys is not None and keys.own_keys is Trust.FIRST_USE and keys.first_use is None:
+        raise UsageError("first use depends on all packets of a node: build `security` in a lake, or give the keys a `first_use`")
     used = connections.where(sql.col("protocol") == PROTOCOL).select(*CONNECTION_COLUMNS)
     ends = used.repartition("connection_id").mapInArrow(_whole(ends_of), _ENDS)
     packets = event_mesh.select(*PACKET_COLUMNS, "payload").join(ends, "connection_id", "left")
@@ -74,7 +80,7 @@ def build(
         _part(broken.withColumns(spread), _THREAT, VIOLATION_COLUMNS),
     ]
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-    return rows.repartition(*_KEY).sortWithinPartitions(*_KEY).mapInArrow(_Task(keys), spark_schema(TABLE))
+    return rows.repartition(*_KEY).sortWithinPartitions(*_KEY).mapInArrow(_Task(keys, freshness), spark_schema(TABLE))
 
 
 def _part(rows: DataFrame, name: str, columns: Iterable[str]) -> DataFrame:
@@ -94,8 +100,9 @@ def _whole(function: Callable[[pa.Table], pa.Table]) -> Callable[[Iterable[pa.Re
 class _Task:
     """What runs in a Python worker: judges the packets of one partition, some whole packets at a time."""
 
-    def __init__(self, keys: TrustStore | None) -> None:
+    def __init__(self, keys: TrustStore | None, freshness: bool) -> None:
         self._keys = keys
+        self._freshness = freshness
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows of the table. Captures of a packet follow each other, but may be divided between batches."""
@@ -117,7 +124,7 @@ class _Task:
         known = pc.is_valid(packets["client"])  # an endpoint may be empty, but is never null
         ends = packets.filter(known).select(["connection_id", "client", "server", "observer_kind"])
         ends = ends.take(pa.array(_firsts(ends["connection_id"])))
-        fold = PacketFold(ends, self._keys, lambda _: [packets])
+        fold = PacketFold(ends, self._keys, lambda _: [packets], freshness=self._freshness)
         fold.add(packets)
         fold.add_before(_struct(rows, _BEFORE))
         for found in (fold.rows(), unreadable_rows(_struct(rows, _UNREADABLE)), threat_rows(_struct(rows, _THREAT))):

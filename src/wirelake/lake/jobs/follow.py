@@ -128,7 +128,7 @@ class _Run:
         self._at = journal.following(lake) or Following(Offset(), max(1, spark.sparkContext.defaultParallelism))
         self._settled_before = self._at.offset.settled
         self._batch = max(delta.batch(lake, table) or 0 for table in SILVER)
-        decode_settings.note(lake, self._batch + 1, decode_settings.fingerprint(decode, ports, keyring))
+        decode_settings.note(lake, self._batch + 1, decode_settings.fingerprint(decode, ports, keyring, keys))
         self.busy = threading.Lock()
         """Held while a micro-batch is read and committed."""
         self.is_stopping = False
@@ -253,6 +253,8 @@ def follow(
     decode: DecodeOptions | None = None,
     ports: Mapping[int, str] | None = None,
     late_seconds: float | None = None,
+    trust: str | None = None,
+    freshness: bool | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     observer: str = "",
@@ -277,7 +279,7 @@ def follow(
     journal.initialise(root)
     with journal.locked(root), one_line_if_full(root), run_log.recorded(root, "follow") as log:
         log.inputs = [str(watched)]
-        settings.hold(root, late_seconds)
+        held = settings.hold(root, settings.Wanted(late_seconds, trust, freshness))
         prepare(root)
         resumed = recover(root)
         with translated(root):
@@ -290,11 +292,11 @@ def follow(
         session: SparkSession = spark() if callable(spark) else spark
         _refuse_connect(session)
         index.extend(session, root, delta.batch(root, ledger.TABLE) or 0)  # micro-batches only add to an index that has all before
-        run = _Run(
-            session, root, watched, chosen, decode or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, on_commit, observer
-        )
+        judging = held.keys(keys)
+        known_ports = dict(ports or protocols.ports())
+        run = _Run(session, root, watched, chosen, decode or DecodeOptions(), known_ports, judging, keyring, on_commit, observer)
         run.result.resumed = resumed
-        gold = _GoldRefresher(session, root, keys, chosen)
+        gold = _GoldRefresher(session, root, None if keys is None or keys.only_opens else keys, chosen)
         try:
             with log.stage("follow"):
                 _watch(run, gold, over, chosen)

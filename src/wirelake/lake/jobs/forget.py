@@ -21,6 +21,7 @@ from wirelake.lake.store.folder import lake_folder
 if TYPE_CHECKING:
     from os import PathLike
 
+    from wirelake.protocols.event_mesh.security.trust import TrustStore
     from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 __all__ = ["forget"]
@@ -33,6 +34,7 @@ def forget(
     options: DecodeOptions | None = None,
     *,
     ports: dict[int, str] | None = None,
+    keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
@@ -45,7 +47,7 @@ def forget(
     if not journal.check(root):
         raise LakeError(f"{lake} is not a lake")
     folder.claim(root)
-    decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), None, keyring)
+    decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring)
 
     def plan() -> intake.Plan:
         removal = intake.forget(root, names)

@@ -108,6 +108,8 @@ def ingest(
     *,
     ports: Mapping[int, str] | None = None,
     late_seconds: float | None = None,
+    trust: str | None = None,
+    freshness: bool | None = None,
     keys: TrustStore | None = None,
     keyring: Keyring | None = None,
     observer: str = "",
@@ -121,9 +123,12 @@ def ingest(
     Idempotent: running it again changes nothing.
 
     `spark` is a session, or a function that starts one. The function is called only if there is work for Spark.
-    `keys` verify the packets of the whole lake, earlier ones included. With keys, `paths` may be empty.
-    `late_seconds` is the time after which an answer is late. It is fixed when the lake is created.
     `observer` names who saw the files that are read now. A file that the lake has in part keeps the name that it has.
+    `keys` verify the packets of the whole lake, earlier ones included. With such keys, `paths` may be empty. Their encryption keys open
+    payloads in the files that are read now.
+    `late_seconds` is the time after which an answer is late. `trust` is `store`, `in-band` or `first-use`: which public keys in packets of
+    Event Mesh are trusted. `freshness` is whether its packets must be of about the time they were seen. All are fixed when the lake is
+    created.
     `keyring` decrypts sessions in the files that are read now.
     Without `gold`, gold tables are not refreshed; `refresh_gold` or the next ingest with `gold` does that.
     `ports` maps ports to protocols, for captures that do not name them; the default is every protocol's default port.
@@ -135,13 +140,13 @@ def ingest(
     files = expand(paths, unreadable)
     folder.claim(root)
     journal.initialise(root)
-    is_explicit = not (options is None and ports is None and keyring is None)
+    is_explicit = not (options is None and ports is None and keyring is None and (keys is None or not keys.encryption))
     decoding = Decoding(options or DecodeOptions(), dict(ports or protocols.ports()), keys, keyring, is_explicit)
 
     def plan() -> Plan:
         return intake.named(root, (intake.again if again else intake.new)(root, files), observer)
 
-    more = {"late_seconds": late_seconds, "gold": gold or again, "strict": strict}
+    more = {"wanted": settings.Wanted(late_seconds, trust, freshness), "gold": gold or again, "strict": strict}
     result = run_job(spark, root, "ingest", files, plan, decoding, progress=progress, **more)  # type: ignore[arg-type]  # the same names
     return msgspec.structs.replace(result, unreadable=tuple(unreadable))
 
@@ -176,9 +181,14 @@ class Decoding(NamedTuple):
     """Whether the caller gave any of them: without effect they are an error."""
 
     @property
+    def verifying(self) -> TrustStore | None:
+        """The keys, if they verify anything."""
+        return None if self.keys is None or self.keys.only_opens else self.keys
+
+    @property
     def fingerprint(self) -> str:
         """A hash of it, without keys of verification."""
-        return decode_settings.fingerprint(self.options, self.ports, self.keyring)
+        return decode_settings.fingerprint(self.options, self.ports, self.keyring, self.keys)
 
 
 def run_job(
@@ -189,16 +199,19 @@ def run_job(
     make_plan: Callable[[], Plan],
     decoding: Decoding,
     *,
-    late_seconds: float | None = None,
+    wanted: settings.Wanted = settings.NOTHING_WANTED,
     gold: bool = True,
     strict: bool = False,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> IngestResult:
-    """Run one job on a lake: recover, plan, decode, build, publish. It is one row of the table `runs`."""
+    """Run one job on a lake: recover, plan, decode, build, publish. It is one row of the table `runs`.
+
+    `wanted` has settings for a new lake.
+    """
     started = time.monotonic()
     with journal.locked(root), one_line_if_full(root), run_log.recorded(root, kind) as run, ExitStack() as stack:
         run.inputs = inputs
-        settings.hold(root, late_seconds)
+        held = settings.hold(root, wanted)
         with run.stage("recover"):
             progress(Progress("recover", "looking for an unfinished batch"))
             prepare(root)
@@ -209,7 +222,7 @@ def run_job(
             with translated(root):
                 plan = make_plan()
             differently = decode_settings.differently(root, plan.skipped, decoding.fingerprint) if decoding.is_explicit else []
-            if differently and not plan.fresh and not plan.removal and decoding.keys is None:
+            if differently and not plan.fresh and not plan.removal and decoding.verifying is None:
                 raise LakeError(
                     f"{root} has all {len(plan.skipped)} files already, {len(differently)} of them decoded with other ports, limits or "
                     "session keys. The options have no effect on them: read them again with --again, or leave the options out"
@@ -219,7 +232,7 @@ def run_job(
         batch, counts = None, dict.fromkeys(("messages", "quarantine"), 0)
         unknown, failed = 0, dict[str, str]()
         session, is_plain = None, False
-        if plan.fresh or plan.removal or (gold and gold_commit.stale(root, decoding.keys)):
+        if plan.fresh or plan.removal or (gold and gold_commit.stale(root, decoding.verifying)):
             with run.stage("start"):
                 # A session that runs already has tasks that compile: nothing happens meanwhile.
                 warming = stack.enter_context(warm_up.while_starting(plan.fresh if callable(spark) else (), decoding.ports))
@@ -228,7 +241,8 @@ def run_job(
         if session is not None and (plan.fresh or plan.removal):
             with run.stage("decode"):
                 if plan.fresh:
-                    batch, counts, failed = _run(session, root, plan, decoding, progress, strict=strict, plain=is_plain)
+                    how = decoding._replace(keys=held.keys(decoding.keys))
+                    batch, counts, failed = _run(session, root, plan, how, progress, strict=strict, plain=is_plain)
                 else:
                     batch, counts = remove(root, plan)
             run.added(batch, counts)
@@ -236,7 +250,7 @@ def run_job(
             unknown = decode_unrecognised.bytes_in(delta.files_of(root, unrecognised.TABLE, batch))
         if gold and session is not None:
             with run.stage("build"):
-                run.built = _build(session, root, decoding.keys, progress)
+                run.built = _build(session, root, decoding.verifying, progress)
         snapshot.publish(root)
         for table in SILVER:
             snapshot.sweep(root, table)

@@ -1,4 +1,4 @@
-"""A fingerprint of the ports, limits and session keys that each batch was decoded with.
+"""A fingerprint of the ports, limits and decryption keys that each batch was decoded with.
 
 It shows when options can no longer take effect. The options themselves, such as session keys, are never written to the lake.
 """
@@ -18,6 +18,7 @@ from wirelake.lake.store import delta, journal
 from wirelake.lake.tables import ledger
 
 if TYPE_CHECKING:
+    from wirelake.protocols.event_mesh.security.trust import TrustStore
     from wirelake.protocols.wolpertinger.trust.keyring import Keyring
 
 __all__ = ["differently", "fingerprint", "note"]
@@ -33,10 +34,12 @@ class _Since(msgspec.Struct, frozen=True, array_like=True):
     fingerprint: str
 
 
-def fingerprint(options: DecodeOptions, ports: Mapping[int, str], keyring: Keyring | None) -> str:
-    """Stands for these options: the same for equal ones, another for others."""
-    keys = sorted((keys.key.hex(), keys.iv.hex()) for keys in keyring or ())
-    text = msgspec.json.encode([options, sorted(ports.items()), keys], order="deterministic")
+def fingerprint(options: DecodeOptions, ports: Mapping[int, str], keyring: Keyring | None, keys: TrustStore | None = None) -> str:
+    """Stands for these options: the same for equal ones, another for others. Of `keys` only those count that decrypt."""
+    pairs = [(one.key.hex(), one.iv.hex()) for one in keyring or ()]
+    if keys is not None:
+        pairs += [(key_id.hex(), key.hex()) for key_id, key in keys.encryption.items()]
+    text = msgspec.json.encode([options, sorted(ports.items()), sorted(pairs)], order="deterministic")
     return blake2b(text, digest_size=16).hexdigest()
 
 

@@ -35,7 +35,10 @@ TABLE: Final = Table(
             column("verdict", pa.string(), "Result of checking the proof: `GENUINE`, or the rule it breaks; null if no keys were given."),
             column("genuine", pa.bool_(), "Whether the proof is valid, even if its key was revoked later; null if no keys were given."),
             column(
-                "trust", pa.string(), "Why the key is trusted: `store` (it is in the trust store), or `none`; null if no keys were given."
+                "trust",
+                pa.string(),
+                "Why the key is trusted: `store` (it is in the trust store), `in-band` or `first-use` (it came with the packet; see"
+                " `ingest --trust`), or `none`; null if no keys were given.",
             ),
             column("accepted", pa.bool_(), "Whether it breaks no rule; null if that is unknown without keys."),
             column("was_accepted", pa.bool_(), "Previous value of `accepted`, under an earlier set of keys; null if it never changed."),

@@ -13,12 +13,13 @@ from wirelake.peers.event_mesh.options import NodeMetrics, Options
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, Peer, PeerChanged
 from wirelake.protocols.event_mesh.options import RelayRule
 from wirelake.protocols.event_mesh.packet.builder import Credentials
-from wirelake.protocols.event_mesh.security.trust import Key, Policy, TrustStore
+from wirelake.protocols.event_mesh.security.trust import FirstKeys, Key, Policy, Trust, TrustStore
 
 __all__ = [
     "Credentials",
     "Delivered",
     "Dropped",
+    "FirstKeys",
     "Handler",
     "Key",
     "Node",
@@ -28,6 +29,7 @@ __all__ = [
     "PeerChanged",
     "Policy",
     "RelayRule",
+    "Trust",
     "TrustStore",
     "Value",
     "node",

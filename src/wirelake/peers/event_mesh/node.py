@@ -149,9 +149,11 @@ class Node:
         compressed: bool = False,
         sealer: Sealer | None = None,
         to: Iterable[str] | None = None,
+        created: float | None = None,
     ) -> int:
         """§3.3: publish an event to all nodes, or to some addresses; returns its message id.
 
+        `created` is the time of an event that was stored before it is sent, in seconds since 1970.
         Waits while the queue is full. Raises LocalProtocolError for an event that does not fit into one packet.
         """
         fields = [field_of(value) for value in values]
@@ -165,7 +167,9 @@ class Node:
             self._flush()
             if self._unblocking is not None:
                 await asyncio.wait([self._unblocking])
-        message_id = session.publish(name, fields, now=self._now(), urgent=urgent, compressed=compressed, sealer=sealer, to=chosen)
+        message_id = session.publish(
+            name, fields, now=self._now(), urgent=urgent, compressed=compressed, sealer=sealer, to=chosen, created=created
+        )
         self._flush()
         self._published += 1
         if self._published % SHARE == 0:

@@ -19,6 +19,7 @@ from wirelake.protocols.emp.state_machine import MACHINE
 from wirelake.protocols.reply_timer import MIN_RATE
 from wirelake.protocols.request_pairs import ANSWER, OTHER, REQUEST, Correlated, PairColumns, PairingAnalyzer
 from wirelake.protocols.state_table import StateTable, state_table
+from wirelake.protocols.used_ids import UsedNumbers
 
 if TYPE_CHECKING:
     from wirelake.protocols.bulk_pairs import Stretch
@@ -86,6 +87,9 @@ class Analyzer(PairingAnalyzer):
     client_waits: int = 0
     """Pings of the client without a pong: more than one if they overlap."""
     server_waits: int = 0
+    client_ids: UsedNumbers = msgspec.field(default_factory=UsedNumbers)
+    """EMP-13: ids of requests of the client."""
+    server_ids: UsedNumbers = msgspec.field(default_factory=UsedNumbers)
 
     def message(self, message: SeenMessage) -> None:
         """See `SessionAnalyzer`."""
@@ -144,7 +148,17 @@ class Analyzer(PairingAnalyzer):
         ids = stretch.ids("request_id")
         names, words = stretch.codes("type_name")
         pings = names == words.index("ping") if "ping" in words and len(self.pong_judged) < 2 else None
-        return Correlated(kind, stretch.flags("to_server") == is_request, ids.codes, ids.find, pings)
+        numbers = ids.numbers()
+        return Correlated(
+            kind,
+            stretch.flags("to_server") == is_request,
+            ids.codes,
+            ids.find,
+            pings,
+            is_about & is_request,
+            lambda places: numbers[ids.codes[places]],
+            self._ids_of,
+        )
 
     def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:
         """See `PairingAnalyzer`."""
@@ -170,9 +184,18 @@ class Analyzer(PairingAnalyzer):
         self._parted(message, "error" if message.type_name == "error" else "bye")
 
     def _asks(self, message: Seen) -> None:
-        """EMP-18: a request needs an id that is not in flight."""
-        if self._ask(message, message.request_id or "", None):
+        """EMP-18, EMP-13: a request needs an id that is not in flight, and was not before."""
+        request_id = message.request_id or "0"
+        is_used = self.is_used
+        if is_used is None:
+            is_used = self._ids_of(message.to_server).take(int(request_id))
+        if self._ask(message, request_id, None):
             self._found(Fault.REQUEST_ID_IN_FLIGHT.name, message, needs_whole=True)
+        elif is_used:
+            self._found(Fault.REQUEST_ID_REUSED.name, message, needs_whole=True)
+
+    def _ids_of(self, client: bool) -> UsedNumbers:
+        return self.client_ids if client else self.server_ids
 
     def _answers(self, message: Seen) -> None:
         """EMP-16: a response needs a waiting request."""

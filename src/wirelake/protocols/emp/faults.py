@@ -135,6 +135,7 @@ class Fault(Faults):
         unseen="the timeout of a request is its sender's own setting; `exchanges` shows late answers",
     )
     PONG_MISSING = Rule(95, "EMP-32", "pings are answered: no pong came in a minute, though other messages did", TEXT, SHOULD)
+    REQUEST_ID_REUSED = Rule(96, "EMP-13", "a request identifier that an earlier request had", TEXT, MUST)
 
 
 UNREADABLE: Final = frozenset(fault for fault in Fault if fault < Fault.REQUEST_ID_ZERO)

@@ -10,14 +10,25 @@ from wirelake.protocols.event_mesh.options import Address, Options, RelayRule
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build, left
 from wirelake.protocols.event_mesh.scanner import Limits, find
 from wirelake.protocols.event_mesh.security.canonical import canonical
-from wirelake.protocols.event_mesh.security.encryption import Sealed, Sealer, compress, unseal
+from wirelake.protocols.event_mesh.security.encryption import Opened, Sealed, Sealer, compress, unseal
 from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache
-from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
+from wirelake.protocols.event_mesh.security.trust import FirstKeys, Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Identity, Receiver, Rejected, Verified
 from wirelake.protocols.event_mesh.session import Now, Session
 from wirelake.protocols.event_mesh.state_machine import INITIAL, MACHINE, MESSAGES, TRANSITIONS, Speaker, State, refusal
 from wirelake.protocols.event_mesh.wire import buffer, decode, encode, scan, sniff, walk
-from wirelake.protocols.protocol import ColumnBuilder, Notation, Protocol, SessionKind, Signatures, VerifyMessage, VerifyRows
+from wirelake.protocols.protocol import (
+    ColumnBuilder,
+    FragmentState,
+    Notation,
+    PassiveColumns,
+    PassiveDecoding,
+    Protocol,
+    SessionKind,
+    Signatures,
+    VerifyMessage,
+    VerifyRows,
+)
 
 if TYPE_CHECKING:
     from wirelake.protocols.analyzer import SessionAnalyzer
@@ -31,6 +42,7 @@ __all__ = [
     "Address",
     "Credentials",
     "Fault",
+    "FirstKeys",
     "Identity",
     "Key",
     "Limits",
@@ -67,6 +79,12 @@ __all__ = [
 
 
 def _columns() -> ColumnBuilder[Limits]:
+    from wirelake.protocols.event_mesh import columns  # noqa: PLC0415 - needs Arrow
+
+    return columns
+
+
+def _passive_columns() -> PassiveColumns[Limits, FragmentState, Opened, TrustStore]:
     from wirelake.protocols.event_mesh import columns  # noqa: PLC0415 - needs Arrow
 
     return columns
@@ -117,6 +135,7 @@ PROTOCOL: Final = Protocol[Limits, Message](
     columns=_columns,
     notation=_notation,
     analyzer=_analyzer,
+    passive=PassiveDecoding.by_keys(columns=_passive_columns, payload=Opened, keys=TrustStore),
     signatures=Signatures.of(keys=TrustStore, verify_rows=_verify_rows, verifier=_verifier),
     session_kind=SessionKind.NODE,
     on_fault="drops the packet",

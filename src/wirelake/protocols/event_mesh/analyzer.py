@@ -37,8 +37,11 @@ class Analyzer(SessionAnalyzer):
         Fault.VALUE_UNTERMINATED,
         Fault.KEY_WITHOUT_SIGNATURE,
         Fault.JSON_INVALID,
+        Fault.DECRYPTION_FAILED,
+        Fault.SECURITY_FIELD_SEALED,
+        Fault.INFLATED_OVER_LIMIT,
     )
-    """EMM-5, EMM-10, EMM-33, EMM-11: what is accepted on receipt but should not have been sent."""
+    """EMM-5, EMM-10, EMM-33, EMM-11: what is accepted on receipt but should not have been sent; EMM-13, EMM-14: what is hidden wrongly."""
     SILENCE_SECONDS: ClassVar[float | None] = DEFAULT_OPTIONS.silence_after
     """§3.2: a node that sent nothing for so long is silent, as for a live node with default options."""
 

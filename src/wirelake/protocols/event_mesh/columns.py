@@ -6,8 +6,10 @@ It turns bytes and scanned rows into columns, a block at a time. `verified` is n
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -15,7 +17,8 @@ from wirelake.errors import DecodeError
 from wirelake.protocols.arrow import UNLIMITED, Array, Columns, binary, decimals, field, integers, names, nulls, truths
 from wirelake.protocols.event_mesh.faults import UNREADABLE, Fault
 from wirelake.protocols.event_mesh.limits import Limits
-from wirelake.protocols.event_mesh.messages import HEADER, LONGEST_FIELD, TYPES, FieldType, Flag, name_of
+from wirelake.protocols.event_mesh.messages import HEADER, LONGEST_FIELD, TYPES, EventType, FieldType, Flag, name_of
+from wirelake.protocols.event_mesh.packet.required_fields import HIDING
 from wirelake.protocols.event_mesh.packet.values import is_joined, parse_json
 from wirelake.protocols.event_mesh.scanner import (
     ALGORITHM,
@@ -42,9 +45,15 @@ from wirelake.protocols.event_mesh.scanner import (
     SUB_KEY_ID,
     TIMESTAMP,
 )
+from wirelake.protocols.event_mesh.security.encryption import Opened, is_broken, unseal
+from wirelake.protocols.event_mesh.wire import decode, encode_fields
 from wirelake.protocols.kernel import FAULT, KIND, LENGTH, PARTS, START
 
-__all__ = ["FAULTS", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "readable", "session_of"]
+if TYPE_CHECKING:
+    from wirelake.protocols.event_mesh.security.trust import TrustStore
+    from wirelake.protocols.protocol import FragmentState
+
+__all__ = ["FAULTS", "ODD_INSIDE", "PART_COLUMNS", "ROW_COLUMNS", "SCHEMA", "columns", "passive", "readable", "session_of"]
 
 _FIELD: Final = pa.struct(
     [
@@ -59,6 +68,8 @@ _FIELD: Final = pa.struct(
 def _list(name: str, kind: pa.DataType, comment: str) -> pa.Field:
     return field(name, pa.list_(pa.field("element", kind)), comment)
 
+
+_HIDDEN: Final = "; of a hidden payload that was opened, from inside"
 
 SCHEMA: Final = pa.schema(
     [
@@ -75,12 +86,12 @@ SCHEMA: Final = pa.schema(
         field("payload_length", pa.int32(), "§2.2: bytes of the payload"),
         field("payload", pa.binary(), "§2.2: the fields as on the wire"),
         field("fields", pa.list_(pa.field("element", _FIELD)), "§4: the fields in order, those inside encryption metadata after it"),
-        field("event_name", pa.string(), "§3.3: the first string (EMM-20); replacement characters where it is not UTF-8"),
-        _list("strings", pa.string(), "§4.1: every string, joined (EMM-10)"),
-        _list("integers", pa.int32(), "§4.1: every integer"),
-        _list("floats", pa.float32(), "§4.1: every float, with the bits it came with (EMM-1)"),
-        _list("binaries", pa.binary(), "§4.1: every binary value, joined"),
-        _list("jsons", pa.string(), "§4.1: every JSON value, joined, as it came"),
+        field("event_name", pa.string(), f"§3.3: the first string (EMM-20); replacement characters where it is not UTF-8{_HIDDEN}"),
+        _list("strings", pa.string(), f"§4.1: every string, joined (EMM-10){_HIDDEN}"),
+        _list("integers", pa.int32(), f"§4.1: every integer{_HIDDEN}"),
+        _list("floats", pa.float32(), f"§4.1: every float, with the bits it came with (EMM-1){_HIDDEN}"),
+        _list("binaries", pa.binary(), f"§4.1: every binary value, joined{_HIDDEN}"),
+        _list("jsons", pa.string(), f"§4.1: every JSON value, joined, as it came{_HIDDEN}"),
         field("node_id", pa.binary(), "§4.2, 0x14: who says it is the sender"),
         field("auth_key_id", pa.binary(), "§4.2, 0x18: by which key it is to be verified"),
         field("hmac", pa.binary(), "§4.2, 0x10: the HMAC"),
@@ -98,7 +109,8 @@ SCHEMA: Final = pa.schema(
             "oddities",
             pa.int32(),
             "Bits: 1 not in a sender's order (EMM-5), 2 an open value (EMM-10), 4 a key without signature (EMM-33), 8 a JSON value that is"
-            " no object (EMM-11), if bodies were looked at",
+            " no object (EMM-11), if bodies were looked at; of a hidden payload: 16 its key does not open it (EMM-13), 32 security fields"
+            " inside (EMM-13), 64 it inflates over the limit (EMM-14)",
         ),
     ]
 )
@@ -108,6 +120,8 @@ FAULTS: Final[dict[int, str]] = {fault.value: fault.name for fault in Fault}
 NODE_ID_SIZE: Final = 16
 ODD_JSON: Final = 8
 """EMM-11: the bit of `oddities` that no scanner sets."""
+ODD_INSIDE: Final = {Fault.DECRYPTION_FAILED: 16, Fault.SECURITY_FIELD_SEALED: 32, Fault.INFLATED_OVER_LIMIT: 64}
+"""EMM-13, EMM-14: bits of `oddities` about what a payload hides."""
 OTHER: Final = 0
 """Stands for every event type without a name."""
 _NAMES: Final = {OTHER: "other"} | {number.value: name_of(message) for message, number in TYPES.items()}
@@ -120,6 +134,39 @@ def readable(rows: Array) -> Array:
     return ~np.isin(rows[:, FAULT], _UNREADABLE)
 
 
+def passive(
+    data: Array,
+    rows: Array,
+    speakers: Array,  # noqa: ARG001 - as in every protocol
+    seconds: Array,  # noqa: ARG001
+    decoders: dict[int, FragmentState],  # noqa: ARG001
+    limits: Limits,
+    keys: TrustStore | None,
+    budget: int = UNLIMITED,
+) -> tuple[dict[int, Opened], int]:
+    """Open hidden payloads that keep to the profile of EMM-13 and EMM-14; by row number, for `columns`.
+
+    Also how many of the rows were looked at: no more once half of the budget is used.
+    """
+    limits, size = msgspec.structs.replace(limits, max_inflated_size=min(limits.max_inflated_size, budget)), 0
+    is_hidden = (rows[:, FLAGS] & HIDING != 0) & np.isin(rows[:, KIND], (EventType.HELLO, EventType.EVENT)) & (rows[:, FAULT] == 0)
+    found = {}
+    for index in np.flatnonzero(is_hidden).tolist():
+        start, length = rows[index, [START, LENGTH]].tolist()
+        said = decode(data[start : start + length].tobytes(), limits)
+        try:
+            plain = encode_fields(unseal(said, {} if keys is None else keys.encryption, limits))
+        except DecodeError as reason:
+            odd = ODD_INSIDE.get(cast(Fault, reason.fault), 0) if is_broken(cast(Fault, reason.fault), said) else 0
+            found[index] = Opened(None, odd)
+            continue
+        found[index] = Opened(plain)
+        size += len(plain)
+        if size > budget // 2:
+            return found, index + 1
+    return found, len(rows)
+
+
 def columns(
     data: Array,
     rows: Array,
@@ -127,15 +174,27 @@ def columns(
     limits: Limits,  # noqa: ARG001 - as in every protocol
     json_bodies: bool = True,
     budget: int = UNLIMITED,  # noqa: ARG001 - columns grow with the bytes of the rows
+    passive_results: Mapping[int, Opened] | None = None,
 ) -> Columns:
-    """The packets of readable rows; `parts` holds the parts of these rows and no others, in their order."""
+    """The packets of readable rows; `parts` holds the parts of these rows and no others, in their order.
+
+    `passive_results` has the results of `passive` about them.
+    """
     kind, flags = rows[:, KIND], rows[:, FLAGS]
     row_of = np.repeat(np.arange(len(rows)), rows[:, PARTS])
+    odd_inside = np.zeros(len(rows), np.int64)
+    opened: dict[int, bytes] = {}
+    for index, one in (passive_results or {}).items():
+        odd_inside[index] = one.odd
+        if one.plain is not None:
+            opened[index] = one.plain
+    inside = _inside(data, rows, parts, row_of, opened)
     has_faults = bool(rows[:, FAULT].any())
     named = np.where((kind >= 1) & (kind <= len(TYPES)), kind, OTHER)
     type_name, fault = names(named, _NAMES), names(rows[:, FAULT], FAULTS)
     payload = binary(data, rows[:, START] + HEADER, rows[:, LENGTH] - HEADER)
-    strings, jsons = (_texts(data, rows, parts, row_of, one, has_faults) for one in (FieldType.STRING, FieldType.JSON))
+    values = (inside.data, rows, inside.parts, inside.row_of)
+    strings, jsons = (_texts(*values, one, has_faults) for one in (FieldType.STRING, FieldType.JSON))
     objects, odd = _json(jsons) if json_bodies else (nulls(pa.string(), len(rows)), np.zeros(len(rows), np.int64))
     event_name = _firsts(strings)
     packet_id = integers(rows[:, MESSAGE_ID], pa.int64())
@@ -155,9 +214,9 @@ def columns(
         "fields": _fields(data, rows, parts),
         "event_name": event_name,
         "strings": strings,
-        "integers": _numbers(data, rows, parts, row_of, FieldType.INTEGER, ">i4", pa.int32()),
-        "floats": _numbers(data, rows, parts, row_of, FieldType.FLOAT, ">f4", pa.float32()),
-        "binaries": _joined(data, rows, parts, row_of, FieldType.BINARY),
+        "integers": _numbers(*values, FieldType.INTEGER, ">i4", pa.int32()),
+        "floats": _numbers(*values, FieldType.FLOAT, ">f4", pa.float32()),
+        "binaries": _joined(*values, FieldType.BINARY),
         "jsons": jsons,
         "node_id": _place(data, rows, NODE_ID, NODE_ID_SIZE),
         "auth_key_id": _place(data, rows, AUTH_KEY_ID, 4),
@@ -172,7 +231,7 @@ def columns(
         "iv": _place(data, rows, IV, rows[:, IV_LENGTH]),
         "encryption_key_id": _place(data, rows, SUB_KEY_ID, 16),
         "fault": fault,
-        "oddities": integers(rows[:, ODDITIES] | np.where(rows[:, FAULT] == 0, odd, 0), pa.int32()),
+        "oddities": integers(rows[:, ODDITIES] | odd_inside | np.where(rows[:, FAULT] == 0, odd, 0), pa.int32()),
     }
     shared: dict[str, pa.Array] = {
         "kind": names(named, _KINDS),
@@ -181,11 +240,44 @@ def columns(
         "correlation_id": packet_id.cast(pa.string()),
         "status": names((rows[:, FAULT] != 0).astype(np.int64), ("ok", "faulty")),
         "fault": fault,
-        "body": payload,
+        "body": binary(inside.data, inside.starts, inside.lengths) if opened else payload,
         "body_json": objects,
         "verified": nulls(pa.bool_(), len(rows)),
     }
     return Columns(own, shared, node_sessions(data, rows))
+
+
+class _Inside(NamedTuple):
+    """Where the values of rows are: in their packets, or in the payloads that were opened, which stand after all packets."""
+
+    data: Array
+    parts: Array
+    row_of: Array
+    starts: Array
+    lengths: Array
+
+
+def _inside(data: Array, rows: Array, parts: Array, row_of: Array, opened: Mapping[int, bytes]) -> _Inside:
+    starts, lengths = rows[:, START] + HEADER, rows[:, LENGTH] - HEADER
+    if not opened:
+        return _Inside(data, parts, row_of, starts, lengths)
+    stays = ~np.isin(row_of, list(opened))
+    more, owner, at = [], [], len(data)
+    for index, plain in opened.items():
+        starts[index], lengths[index], place = at, len(plain), 0
+        while place < len(plain):
+            part = np.zeros(PART_COLUMNS, np.int64)
+            part[[PART_START, PART_TYPE, PART_LENGTH]] = at + place, plain[place], plain[place + 1]
+            more.append(part)
+            owner.append(index)
+            place += 2 + plain[place + 1]
+        at += len(plain)
+    all_parts = np.concatenate([parts[stays], np.array(more, np.int64).reshape(-1, PART_COLUMNS)])
+    all_owners = np.concatenate([row_of[stays], np.array(owner, np.int64)])
+    order = np.argsort(all_owners, kind="stable")
+    return _Inside(
+        np.concatenate([data, np.frombuffer(b"".join(opened.values()), np.uint8)]), all_parts[order], all_owners[order], starts, lengths
+    )
 
 
 def node_sessions(data: Array, rows: Array) -> pa.Array:

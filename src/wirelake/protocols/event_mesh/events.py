@@ -41,7 +41,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     name: str | None
     """EMM-20: of an event, its name.
 
-    None for another type, and for a sealed event that was not to be opened.
+    None for another type, and for a sealed event without a name in clear.
     """
     message: Message
     fields: tuple[Field, ...]
@@ -52,6 +52,10 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """The address it came from: the sender, or a node that relays."""
     time: int
     """When it was signed or created, by its own word; seconds since 1970."""
+    sealed: bool = False
+    """§2.3: whether the payload is still encrypted or compressed, for the application to open."""
+    unopened: Fault | None = None
+    """Why a sealed payload was not opened here; None if that was not to be tried."""
 
     @property
     def urgent(self) -> bool:
@@ -114,6 +118,8 @@ class Metrics(msgspec.Struct):
     """… dropped, by reason."""
     accepted: int = 0
     """… that passed every check."""
+    sealed: int = 0
+    """Accepted packets with a payload that was not opened here."""
     delivered: int = 0
     """Accepted packets that were handed to the application; hellos and heartbeats are not."""
     ignored: int = 0

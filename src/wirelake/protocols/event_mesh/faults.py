@@ -12,6 +12,7 @@ from wirelake.protocols.faults import LIMIT, LOCAL, MAY, MUST, RULING, SHOULD, T
 
 __all__ = ["BREACHES", "TOLERATED", "UNREADABLE", "Fault"]
 
+_SEALED: Final = "delivers it sealed"
 _PROFILE: Final = "how a sealed or packed payload travels is a profile that applications may leave; nothing on the wire names it"
 
 
@@ -108,7 +109,8 @@ class Fault(Faults):
         "no key or algorithm here opens this payload",
         LOCAL,
         MAY,
-        unseen="the lake has no encryption keys and does not decrypt payloads",
+        live_peer=_SEALED,
+        unseen="which encryption keys a receiver has is its own affair",
     )
     DECRYPTION_FAILED = Rule(
         61,
@@ -117,7 +119,6 @@ class Fault(Faults):
         RULING,
         MAY,
         threat=Threat.FORGED,
-        unseen="the lake has no encryption keys and does not decrypt payloads",
     )
     SEALED_CARRIAGE = Rule(
         62,
@@ -125,6 +126,7 @@ class Fault(Faults):
         "a sealed payload travels in exactly one binary value",
         RULING,
         MAY,
+        live_peer=_SEALED,
         unseen=_PROFILE,
     )
     DEFLATE_INVALID = Rule(
@@ -133,6 +135,7 @@ class Fault(Faults):
         "the payload is not valid zlib",
         RULING,
         MAY,
+        live_peer=_SEALED,
         unseen=_PROFILE,
     )
     INFLATED_OVER_LIMIT = Rule(
@@ -142,11 +145,8 @@ class Fault(Faults):
         LIMIT,
         MAY,
         threat=Threat.BOMB,
-        unseen=_PROFILE,
     )
-    SECURITY_FIELD_SEALED = Rule(
-        65, "EMM-13", "security fields travel in clear", RULING, MAY, unseen="the lake has no encryption keys and does not decrypt payloads"
-    )
+    SECURITY_FIELD_SEALED = Rule(65, "EMM-13", "security fields travel in clear", RULING, MAY)
     JSON_INVALID = Rule(66, "EMM-11", "the value is not a JSON object", TEXT, MUST)
 
     # Ours alone: what may not be built.

@@ -28,7 +28,7 @@ class RelayRule(msgspec.Struct, frozen=True):
     pattern: str = topics.REST
     """Names of events, as in `topics`.
 
-    The name of a sealed event that cannot be opened here is matched by `>` alone.
+    A hidden name that cannot be read here is matched by `>` alone.
     """
     types: frozenset[int] = frozenset({EventType.EVENT})
     """The event types; the pattern is for events only."""
@@ -87,12 +87,14 @@ class Options(Limits, frozen=True, kw_only=True):
     relay: tuple[RelayRule, ...] = ()
     """EMM-29: relay rules; the first one that matches a packet applies."""
     opens_sealed: bool = True
-    """EMM-13, EMM-14: read sealed and compressed payloads as the helper profile has them.
+    """EMM-13, EMM-14: open sealed and compressed payloads that keep to the helper profile.
 
-    Without it they are delivered as they are.
+    Others, and without this option all, are delivered sealed: `Delivered.sealed`.
     """
+    drops_sealed: bool = False
+    """Drop packets that `opens_sealed` cannot open, instead of delivering them sealed."""
     opening_keys: Mapping[bytes, bytes] = {}
-    """EMM-13: encryption keys by key id."""
+    """EMM-13: encryption keys by key id, beside those of the trust store."""
     handled_types: frozenset[int] = frozenset()
     """EMM-21: event types the specification does not define and the application does; others are ignored."""
 

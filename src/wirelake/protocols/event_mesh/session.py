@@ -15,14 +15,14 @@ from wirelake.errors import DecodeError, LocalProtocolError, UsageError
 from wirelake.protocols import topics
 from wirelake.protocols.event_mesh.events import Delivered, Dropped, Metrics, Peer, PeerChanged, QueueFull, SessionEvent
 from wirelake.protocols.event_mesh.faults import Fault
-from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Flag, Hello, Other
+from wirelake.protocols.event_mesh.messages import Event, EventType, Field, FieldType, Flag, Hello, Message, Other
 from wirelake.protocols.event_mesh.options import DEFAULT_OPTIONS, Address, Options, RelayRule
 from wirelake.protocols.event_mesh.packet.builder import Credentials, build
 from wirelake.protocols.event_mesh.packet.required_fields import HIDING
 from wirelake.protocols.event_mesh.packet.values import binary, event_name, event_type, first, text
 from wirelake.protocols.event_mesh.peer_table import PeerTable
 from wirelake.protocols.event_mesh.scanner import FLAGS, NODE_ID
-from wirelake.protocols.event_mesh.security.encryption import NONCE_SIZE, Sealer, compress, unseal
+from wirelake.protocols.event_mesh.security.encryption import NONCE_SIZE, Sealer, compress, is_broken, unseal
 from wirelake.protocols.event_mesh.security.replay import RecentIds, ReplayCache
 from wirelake.protocols.event_mesh.security.trust import NODE_ID_SIZE, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Receiver, Rejected, Scanned, Verified, freshness, node_id_of, signed_at
@@ -76,8 +76,10 @@ class Session:
         self._draw = draw
         self._named = tuple(dict.fromkeys(peers))
         self._groups = tuple(dict.fromkeys(groups))
+        store = TrustStore() if store is None else store
+        self._opening_keys = {**store.encryption, **options.opening_keys}
         self._receiver = Receiver(
-            TrustStore() if store is None else store,
+            store,
             options.policy,
             options.limits,
             ReplayCache(options.replay_capacity, fail_closed=options.replay_fail_closed),
@@ -181,9 +183,11 @@ class Session:
         compressed: bool = False,
         sealer: Sealer | None = None,
         to: Sequence[Address] | None = None,
+        created: float | None = None,
     ) -> int:
         """§3.3: publish an event of this name to all nodes, or `to` some; returns its message id.
 
+        An event that was `created` before, in seconds since 1970, also says when it is signed: now (0x15).
         Compressed or sealed, its name and fields are hidden in a binary value (EMM-13, EMM-14). Raises LocalProtocolError for what cannot
         be content in one packet, and QUEUE_FULL when it cannot wait to be sent: then nothing was sent.
         """
@@ -192,6 +196,7 @@ class Session:
             self._metrics.queue_full += len(places)
             raise LocalProtocolError(Fault.QUEUE_FULL, f"{self.waiting} datagrams wait")
         content: Sequence[Field] = (text(name), *fields)
+        timestamp = _header_time(now.wall if created is None else created)
         message_id, flags = self._message_id(now), URGENT if urgent else 0
         if sealer is not None:
             sealed = sealer.seal(
@@ -199,7 +204,7 @@ class Session:
                 self._draw(NONCE_SIZE),
                 event_type=EventType.EVENT,
                 message_id=message_id,
-                timestamp=int(now.wall),
+                timestamp=timestamp,
                 flags=flags,
                 compressed=compressed,
             )
@@ -207,7 +212,9 @@ class Session:
         elif compressed:
             packed = compress(content, flags)
             content, flags = packed.fields, packed.flags
-        data = self._build(EventType.EVENT, content, message_id, now, flags)
+        if timestamp != int(now.wall):  # §6.1
+            content = (*content, Field(FieldType.TIMESTAMP, int(now.wall).to_bytes(8)))
+        data = self._build(EventType.EVENT, content, message_id, timestamp, flags)
         self._metrics.published += 1
         for place in places:
             self._outbox.put(data, place, urgent)
@@ -254,27 +261,29 @@ class Session:
     def _accept(self, verified: Verified, scanned: Scanned, source: Address, now: Now) -> None:
         message, identity = verified.message, verified.identity
         kind, fields, name = type(message), message.fields, None
-        is_hidden = message.flags & HIDING and kind in (Event, Hello)
+        is_hidden, unopened = bool(message.flags & HIDING) and kind in (Event, Hello), None
         if is_hidden and self.options.opens_sealed:
             try:
-                fields = unseal(message, self.options.opening_keys, self.options.limits)
+                fields, is_hidden = unseal(message, self._opening_keys, self.options.limits), False
             except DecodeError as reason:
-                self._drop(Rejected(cast(Fault, reason.fault), 0, identity.node_id), source)
-                self._relay(verified, scanned, None, source, now)  # EMM-29: relaying does not need the key
-                return
-            is_hidden = False
-        if kind is Event and not is_hidden:
+                unopened = cast(Fault, reason.fault)
+                if self.options.drops_sealed or is_broken(unopened, message):
+                    self._drop(Rejected(unopened, 0, identity.node_id), source)
+                    self._relay(verified, scanned, _clear_name(message), source, now)  # EMM-29: relaying does not need the key
+                    return
+        if kind is Event:
             name = event_name(fields)
         self._metrics.accepted += 1
+        self._metrics.sealed += is_hidden
         if identity.node_id is not None:
             changed = self._neighbours.hear(identity.node_id, identity.authenticated, kind, now.steady)
             if kind is Hello:
-                changed = self._take_hello(identity.node_id, identity.authenticated, fields, source, changed, now)
+                changed = self._take_hello(identity.node_id, identity.authenticated, () if is_hidden else fields, source, changed, now)
             if changed is not None:
                 self._events.append(changed)
         if kind is Event or (isinstance(message, Other) and message.event_type in self.options.handled_types):
             self._metrics.delivered += 1
-            self._events.append(Delivered(name, message, fields, identity, source, verified.time))
+            self._events.append(Delivered(name, message, fields, identity, source, verified.time, is_hidden, unopened))
         elif isinstance(message, Other):
             self._metrics.ignored += 1
         if self.options.relay:
@@ -307,10 +316,7 @@ class Session:
     def _relay_unverified(self, scanned: Scanned, source: Address, now: Now) -> None:
         row, node_id = scanned[1], node_id_of(scanned)
         if node_id is not None:
-            name = None
-            if row[KIND] == EventType.EVENT and not row[FLAGS] & HIDING:
-                name = event_name(read(*scanned).fields)
-            self._pass_on(scanned, row[KIND], name, node_id, source, now, verified=False)
+            self._pass_on(scanned, row[KIND], _clear_name(read(*scanned)), node_id, source, now, verified=False)
 
     def _pass_on(self, scanned: Scanned, kind: int, name: str | None, node_id: bytes, source: Address, now: Now, *, verified: bool) -> None:
         rule = next((rule for rule in self.options.relay if _matches(rule, kind, name, source, verified)), None)
@@ -335,7 +341,7 @@ class Session:
     def _say(self, kind: EventType, fields: Sequence[Field], places: Iterable[Address], now: Now) -> None:
         places = tuple(places)
         if places:
-            self._send(self._build(kind, fields, self._message_id(now), now, 0), places, urgent=False)
+            self._send(self._build(kind, fields, self._message_id(now), int(now.wall), 0), places, urgent=False)
 
     def _send(self, data: bytes, places: Iterable[Address], urgent: bool) -> None:
         for place in places:
@@ -343,13 +349,13 @@ class Session:
                 self._metrics.queue_full += 1
                 self._events.append(QueueFull(place, urgent))
 
-    def _build(self, kind: EventType, fields: Sequence[Field], message_id: int, now: Now, flags: int) -> bytes:
+    def _build(self, kind: EventType, fields: Sequence[Field], message_id: int, timestamp: int, flags: int) -> bytes:
         return build(
             kind,
             fields,
             self.credentials,
             message_id=message_id,
-            timestamp=int(now.wall),
+            timestamp=timestamp,
             flags=flags,
             limits=self.options.limits,
         )
@@ -365,6 +371,18 @@ class Session:
 
 def _name(source: Address) -> bytes:
     return f"{source[0]} {source[1]}".encode()
+
+
+def _header_time(seconds: float) -> int:
+    """EMM-1: a time as a header has it, in whole seconds."""
+    if not 0 <= seconds < 1 << 64:
+        raise LocalProtocolError(Fault.FIELD_OUT_OF_RANGE, f"created={seconds}: give seconds since 1970")
+    return int(seconds)
+
+
+def _clear_name(message: Message) -> str | None:
+    """The name of an event that is not hidden; None if there is none."""
+    return event_name(message.fields) if isinstance(message, Event) else None
 
 
 def _matches(rule: RelayRule, kind: int, name: str | None, source: Address, verified: bool) -> bool:

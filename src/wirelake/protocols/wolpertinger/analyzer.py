@@ -15,14 +15,17 @@ import msgspec
 from wirelake.errors import FaultLike
 from wirelake.protocols.analyzer import NO_TIME, Exchange, Finding, Part, SeenMessage, SessionAnalyzer, Timeouts
 from wirelake.protocols.state_table import StateTable, state_table
+from wirelake.protocols.used_ids import UsedKeys, UsedNumbers
 from wirelake.protocols.wolpertinger.call_analyzer import FITTING, Calls, CallState
 from wirelake.protocols.wolpertinger.faults import Fault
+from wirelake.protocols.wolpertinger.layer1.confirmation import content_digest
 from wirelake.protocols.wolpertinger.layer2.calls import Call, Error, Response
 from wirelake.protocols.wolpertinger.options import DEFAULT_OPTIONS
 from wirelake.protocols.wolpertinger.state_machine import (
     MACHINE,
     MESSAGES,
     Encrypted,
+    EncryptionError,
     ResetNotice,
     call_kind,
     error_kind,
@@ -36,10 +39,13 @@ __all__ = ["Analyzer", "Seen"]
 
 _ANSWER: Final = round(DEFAULT_OPTIONS.call_timeout * SECOND)
 """WOLP-21: how long the answer to a confirmed call may take."""
+_OVERFLOW: Final = 1 << 30
+"""WOLP-3: a message id that is so much smaller than the last one is that of a counter that began again."""
 _MOST_QUESTIONS: Final = 64
 """Calls in the same microsecond that every peer answers, and that are remembered: the last ones."""
 
 _TAGS: Final[dict[type[Any], str]] = {what: str(what.__struct_config__.tag) for what in MESSAGES}
+_ESTABLISH: Final = "EstablishConnection"
 _CALL, _RESPONSE, _ERROR = _TAGS[Call], _TAGS[Response], _TAGS[Error]
 _SMALLEST, _LARGEST = -(1 << 15), (1 << 15) - 1
 """Error codes that `sessions` can show."""
@@ -50,6 +56,17 @@ class Question(msgspec.Struct, gc=False, array_like=True):
 
     message: Seen
     confirmed: int = NO_TIME
+
+
+class UsedIds(msgspec.Struct, array_like=True):
+    """The identifiers that one side used since its counter began (WOLP-3, WOLP-14)."""
+
+    texts: UsedNumbers = msgspec.field(default_factory=UsedNumbers)
+    """Ids of messages that were confirmed: none of them is sent again."""
+    calls: UsedKeys = msgspec.field(default_factory=UsedKeys)
+    """CallIds of calls that were answered."""
+    last: int = 0
+    """The message id of its last text."""
 
 
 class Analyzer(SessionAnalyzer):
@@ -73,6 +90,10 @@ class Analyzer(SessionAnalyzer):
     server_texts: Texts = msgspec.field(default_factory=Texts)
     client_calls: Calls = msgspec.field(default_factory=Calls)
     server_calls: Calls = msgspec.field(default_factory=Calls)
+    client_ids: UsedIds = msgspec.field(default_factory=UsedIds)
+    server_ids: UsedIds = msgspec.field(default_factory=UsedIds)
+    restarted: int = NO_TIME
+    """When counters of message ids may have begun again."""
     ages: int = NO_TIME
     """When the young become old, and the old are forgotten."""
     questions: list[Question] = msgspec.field(default_factory=list)
@@ -104,6 +125,8 @@ class Analyzer(SessionAnalyzer):
             self.last_word = ts
             if self.questions and self.questions[0].message.ts < ts:
                 self.questions.clear()
+        if self._may_restart(message):
+            self._restart(ts)
         text = self._takes_text(message)
         if message.root == _CALL:
             self._takes_call(message, text)
@@ -134,6 +157,8 @@ class Analyzer(SessionAnalyzer):
         """A message or a piece of one."""
         texts = self.client_texts if message.to_server else self.server_texts
         known = self._text_of(texts, message, message.to_server)
+        if message.type == "message" and message.fault is None and self._has_used_id(message, known):
+            self._found(Fault.ID_REUSED.name, message, needs_whole=True)
         text = texts.take(message, known)
         if known is None and texts.is_full:
             self._forget_texts(texts, message.to_server, message.ts, is_late=False)
@@ -155,8 +180,48 @@ class Analyzer(SessionAnalyzer):
             return
         if self.questions:
             self._confirm_question(text, message)
+        if message.result_code == 0 and text.ts > self.restarted and not text.is_incomplete:
+            self._ids_of(by_client).texts.take(message.text_id)
         if call_ids := text.settle():
             (self.client_calls if by_client else self.server_calls).confirm(call_ids, message)
+
+    def _may_restart(self, message: Seen) -> bool:
+        """WOLP-3, WOLP-28: whether counters may begin again: by a reset, EstablishConnection, an overflow, or what cannot be read."""
+        ids = self._ids_of(message.to_server)
+        last, ids.last = ids.last, message.text_id
+        if last - message.text_id > _OVERFLOW:
+            return True
+        if message.root == _CALL:
+            method = message.method or ""
+            kind, is_of_trust, _ = _classified(message.component or "", method)
+            return kind is ResetNotice or (is_of_trust and method == _ESTABLISH)
+        if message.root == _ERROR:
+            return message.encryption is None and error_kind(message.error_code or 0) is EncryptionError
+        return message.root is None and message.encryption is not None
+
+    def _restart(self, now: int) -> None:
+        self.restarted = now
+        for ids in (self.client_ids, self.server_ids):
+            ids.texts, ids.calls = UsedNumbers(), UsedKeys()
+
+    def _has_used_id(self, message: Seen, known: Text | None) -> bool:
+        """WOLP-3: whether the id is that of another message. A message that is sent again (WOLP-10) is not another one.
+
+        It may be compressed or encrypted again, unless it was confirmed. Pieces are not compared.
+        """
+        is_confirmed = self._ids_of(message.to_server).texts.has(message.text_id)
+        if known is None:
+            return is_confirmed
+        if not known.digest or known.ts <= self.restarted:
+            return False
+        if is_confirmed:
+            is_remade = message.encryption is not None
+        else:
+            is_remade = known.is_settled or message.encryption is not None or message.gzip is not None
+        return not is_remade and content_digest(message.payload or b"", message.gzip, message.encryption is not None) != known.digest
+
+    def _ids_of(self, client: bool) -> UsedIds:
+        return self.client_ids if client else self.server_ids
 
     def _text_of(self, texts: Texts, message: Seen, by_client: bool) -> Text | None:
         """What is known of the id of a text or a result, unless it is too old."""
@@ -207,6 +272,8 @@ class Analyzer(SessionAnalyzer):
             return
         calls = self.client_calls if message.to_server else self.server_calls
         state = self._call_of(calls, call_id, message.to_server, message.ts)
+        if is_request and self._has_used_call_id(message, state, text):
+            self._found(Fault.CALL_ID_REUSED.name, message, needs_whole=True)
         if state is None:
             state = CallState(text.until)
             (calls.waiting if is_request else calls.young)[call_id] = state
@@ -234,6 +301,12 @@ class Analyzer(SessionAnalyzer):
             calls.opens(call_id, state)
         elif not is_repeated and not (message.type == "fragment" and message.text_id == state.text_id):
             self._found(Fault.CALL_ID_IN_FLIGHT.name, message, needs_whole=True)
+
+    def _has_used_call_id(self, message: Seen, state: CallState | None, text: Text) -> bool:
+        """WOLP-14: whether the CallId is that of a call which was answered. One that is sent again keeps its message id."""
+        if text.is_repeated or (state is not None and (state.is_open or state.text_id == message.text_id)):
+            return False
+        return self._ids_of(message.to_server).calls.has((message.call_id or "").encode())
 
     def _takes_answer(self, message: Seen, text: Text) -> None:
         """A response or an error; an error without a CallId answers no call."""
@@ -273,6 +346,8 @@ class Analyzer(SessionAnalyzer):
             state.answer, state.answer_text_id, state.has_failed = part, message.text_id, message.root == _ERROR
         state.until = max(state.until, message.ts + REMEMBER)
         calls.closes(call_id, state)
+        if state.ts > self.restarted:
+            self._ids_of(by_client).calls.take(call_id.encode())
         if calls.is_full:
             self._tell_calls(calls.limit(), by_client)
 

@@ -150,6 +150,8 @@ class Fault(Faults):
         MAY,
         unseen="how much waits at a receiver is not on the wire; from outside the message is NOT_CONFIRMED",
     )
+    ID_REUSED = Rule(102, "WOLP-3", "a message_id that another message of the same side had", TEXT, MUST)
+    CALL_ID_REUSED = Rule(103, "WOLP-14", "the CallId of an earlier call", TEXT, MUST)
 
 
 UNREADABLE: Final = frozenset(fault for fault in Fault if fault < Fault.FRAGMENT_CONFLICT)

@@ -15,6 +15,7 @@ from wirelake.protocols.analyzer import NO_TIME, SeenMessage, Timeouts, delay
 from wirelake.protocols.reply_timer import MIN_RATE
 from wirelake.protocols.request_pairs import ANSWER, OTHER, REQUEST, Correlated, PairColumns, PairingAnalyzer
 from wirelake.protocols.state_table import StateTable, state_table
+from wirelake.protocols.used_ids import UsedKeys
 from wirelake.protocols.yamp.faults import Fault
 from wirelake.protocols.yamp.messages import TYPES, VERSION, Handshake, MessageType, ResponseType, name_of
 from wirelake.protocols.yamp.options import DEFAULT_OPTIONS
@@ -60,6 +61,8 @@ _REFUSAL_CHARACTERS: Final = len(_REFUSAL) + 256
 """The part of a reason that can name a serializer: the name has at most 255 characters."""
 _MAX_PINGS: Final = 4096
 """Pings of one side that are remembered while they wait for a pong. Later ones are not judged, so that the first stay known."""
+_MAX_LATE: Final = 256
+"""Answers after a kill that are remembered until the fastest round trip is known: the first ones of a session."""
 _LARGEST_VERSION: Final = 0x7FFF
 """The largest version that the column of `sessions` can hold; a larger one is null there."""
 
@@ -117,6 +120,14 @@ class WaitingPings(msgspec.Struct):
             self.of_payload[payload] = waiting[1:]
 
 
+class LateAnswer(msgspec.Struct, gc=False, array_like=True):
+    """An answer to a request that was killed."""
+
+    message: Seen
+    delay: int
+    """How long after the kill."""
+
+
 class Analyzer(PairingAnalyzer):
     """Watches one YAMP connection."""
 
@@ -147,6 +158,14 @@ class Analyzer(PairingAnalyzer):
     """Bytes of large messages, both ways; see `emp.analyzer`."""
     client_pings: WaitingPings = msgspec.field(default_factory=WaitingPings)
     server_pings: WaitingPings = msgspec.field(default_factory=WaitingPings)
+    client_uids: UsedKeys = msgspec.field(default_factory=UsedKeys)
+    """YAMP-24: uids of messages of the client."""
+    server_uids: UsedKeys = msgspec.field(default_factory=UsedKeys)
+    client_round_trip: int = 0
+    """The fastest answer to a request or ping of the client, in microseconds; 0: none was measured."""
+    server_round_trip: int = 0
+    late_answers: list[LateAnswer] = msgspec.field(default_factory=list)
+    """See `_MAX_LATE`."""
 
     def message(self, message: SeenMessage) -> None:
         """See `SessionAnalyzer`."""
@@ -174,6 +193,10 @@ class Analyzer(PairingAnalyzer):
         owed = self.server_pings if message.to_server else self.client_pings
         if owed.count:
             self._expire(owed, ts)
+        if kind >= _EVENT and self._has_used_uid(message):
+            in_flight = self.pairs.of_client if message.to_server else self.pairs.of_server
+            if kind != _REQUEST or message.uid is None or message.uid.hex() not in in_flight:
+                self._found(Fault.UID_REUSED.name, message, needs_whole=True)
         if kind == _REQUEST:
             self._asks(message)
         elif kind == _RESPONSE:
@@ -190,6 +213,7 @@ class Analyzer(PairingAnalyzer):
                 for ping in waiting:
                     self._judge_pong(ping, None)
         self._judge_refusal()
+        self._judge_late_answers()
         PairingAnalyzer.end(self)
 
     @property
@@ -206,17 +230,28 @@ class Analyzer(PairingAnalyzer):
         is_plain &= is_request | (stretch.numbers("response_type") != _PROGRESS)
         about = has_id & stretch.is_null("fault")
         ids = stretch.ids("uid", "request_uid", ~is_request)
+        uids = stretch.keys("uid")
         return Correlated(
             about * (is_plain * (is_request * REQUEST + is_response * ANSWER) + ~is_plain * OTHER),
             stretch.flags("to_server") ^ is_response,
             ids.codes,
             lambda texts: ids.find(map(bytes.fromhex, texts)),
             kind == _PING,
+            (kind >= _EVENT) & ~stretch.is_null("uid") & stretch.is_null("fault") if self.transport != _DATAGRAMS else None,
+            lambda places: uids[places],
+            self._uids_of,
         )
 
     def names_of(self, stretch: Stretch) -> tuple[Any, list[str]]:
         """See `PairingAnalyzer`."""
         return stretch.numbers("type"), list(_NAMES)
+
+    def paired(self, by_client: Any, delays: Any) -> None:
+        """See `PairingAnalyzer`."""
+        for of_client in (True, False):
+            measured = delays[(by_client == of_client) & (delays > 0)]
+            if len(measured):
+                self._measured(of_client, int(measured.min()))
 
     def _greetings(self) -> tuple[int | None, int | None, bool, int | None]:
         wanted, echo = self.wanted, self.echo
@@ -280,13 +315,18 @@ class Analyzer(PairingAnalyzer):
 
     def _answers(self, message: Seen) -> None:
         """YAMP-37, YAMP-29: a response needs a waiting request, and progress one that asked for it."""
-        uid = message.request_uid
-        if uid is None:
+        if message.request_uid is None:
             return
+        by_client, uid = not message.to_server, message.request_uid.hex()
+        asked = self.pairs.waiting(by_client, uid)
         if message.response_type != _PROGRESS:
-            if not self._answer(message, uid.hex(), message.uri, _OUTCOMES.get(message.response_type)):
+            if asked is not None:
+                self._measured(by_client, message.ts - asked.sent.ts)
+                if asked.killed != NO_TIME and len(self.late_answers) < _MAX_LATE:
+                    self.late_answers.append(LateAnswer(msgspec.structs.replace(message, payload=None), message.ts - asked.killed))
+            if not self._answer(message, uid, message.uri, _OUTCOMES.get(message.response_type)):
                 self._found(Fault.RESPONSE_UNMATCHED.name, message, needs_whole=True)
-        elif (asked := self.pairs.waiting(not message.to_server, uid.hex())) is not None:
+        elif asked is not None:
             asked.progress += 1
             if not asked.progressive:
                 self._found(Fault.PROGRESS_UNASKED.name, message, needs_whole=False)
@@ -297,8 +337,33 @@ class Analyzer(PairingAnalyzer):
         asked = None if uid is None else self.pairs.waiting(message.to_server, uid.hex())
         if asked is not None:
             asked.cancelled = True
-            if message.kill:
-                asked.note = KILLED
+            if message.kill and asked.note is None:
+                asked.note, asked.killed = KILLED, message.ts
+
+    def _has_used_uid(self, message: Seen) -> bool:
+        """YAMP-24: whether the same side used the uid before. A datagram may come twice."""
+        if self.is_used is not None:
+            return self.is_used
+        return message.uid is not None and self.transport != _DATAGRAMS and self._uids_of(message.to_server).take(message.uid)
+
+    def _uids_of(self, client: bool) -> UsedKeys:
+        return self.client_uids if client else self.server_uids
+
+    def _measured(self, of_client: bool, micros: int) -> None:
+        """A request or ping was answered. Clocks that are too coarse measure nothing."""
+        if micros <= 0 or self.transport == _DATAGRAMS:
+            return
+        if of_client:
+            self.client_round_trip = min(self.client_round_trip or micros, micros)
+        else:
+            self.server_round_trip = min(self.server_round_trip or micros, micros)
+
+    def _judge_late_answers(self) -> None:
+        """YAMP-34: an answer may cross the kill on its way. One that comes later than a round trip did not."""
+        for answer in self.late_answers:
+            fastest = self.server_round_trip if answer.message.to_server else self.client_round_trip
+            if fastest and answer.delay > fastest:
+                self._found(Fault.ANSWERED_AFTER_KILL.name, answer.message, needs_whole=False)
 
     def _pings(self, message: Seen) -> None:
         if self.transport == _DATAGRAMS:
@@ -312,7 +377,10 @@ class Analyzer(PairingAnalyzer):
         """YAMP-17: a pong answers all pings with its payload; one that answers none is to be ignored (YAMP-19)."""
         self._ponged(message)
         pings = self.server_pings if message.to_server else self.client_pings
-        for ping in pings.take(message.payload or b""):
+        waiting = pings.take(message.payload or b"")
+        if waiting:
+            self._measured(not message.to_server, message.ts - waiting[0].message.ts)
+        for ping in waiting:
             self._judge_pong(ping, message.ts)
 
     def _due(self, ping: WaitingPing) -> int:

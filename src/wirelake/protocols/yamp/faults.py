@@ -101,6 +101,8 @@ class Fault(Faults):
     DATAGRAM_CUT = Rule(100, "YAMP-15", "a datagram that is not one whole message", RULING, MAY)
     REQUEST_REPEATED = Rule(101, "YAMP-15", "a datagram with a request that is in flight", RULING, MAY)
     PONG_MISSING = Rule(102, "YAMP-18", "pings are answered: no pong came in a minute, though other messages did", TEXT, SHOULD)
+    UID_REUSED = Rule(103, "YAMP-24", "a uid that an earlier message of the same side had", TEXT, MUST)
+    ANSWERED_AFTER_KILL = Rule(104, "YAMP-34", "an answer more than a round trip after its request was killed", LIMIT, SHOULD)
 
 
 UNREADABLE: Final = frozenset(fault for fault in Fault if fault < Fault.RESPONSE_TYPE_UNKNOWN)

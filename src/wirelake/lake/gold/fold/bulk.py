@@ -40,6 +40,11 @@ class _Ids:
         found: npt.NDArray[np.int64] = pc.index_in(wanted, value_set=self._known).drop_null().to_numpy().astype(np.int64)
         return found
 
+    def numbers(self) -> npt.NDArray[np.uint64]:
+        known = self._known.cast(pa.decimal128(20, 0))
+        halves = np.frombuffer(known.buffers()[1], np.uint64)
+        return halves[2 * known.offset : 2 * (known.offset + len(known)) : 2]  # the low half of each
+
 
 class _Stretch:
     """Rows of a message table; see `bulk_pairs.Stretch`."""
@@ -77,6 +82,11 @@ class _Stretch:
     def ids(self, name: str, other: str | None = None, where: npt.NDArray[np.bool_] | None = None) -> _Ids:
         column = self._column(name)
         return _Ids(column if other is None else pc.if_else(pa.array(where), self._column(other), column))
+
+    def keys(self, name: str) -> npt.NDArray[np.void]:
+        column = self._column(name).cast(pa.binary(16))
+        found: npt.NDArray[np.void] = np.frombuffer(column.buffers()[1], "V16")[column.offset : column.offset + len(column)]
+        return found
 
     def messages(self, places: npt.NDArray[np.int64]) -> Iterator[SeenMessage]:
         return seen_messages(self._rows.take(pa.array(places)), self._message) if len(places) else iter(())

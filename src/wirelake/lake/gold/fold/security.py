@@ -22,16 +22,19 @@ import pyarrow.compute as pc
 
 from wirelake.lake.tables.rules import threats
 from wirelake.lake.tables.security import TABLE, Threat
+from wirelake.protocols.event_mesh.columns import ODD_INSIDE
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import CLOCK_SKEW_ALLOWANCE, REPLAY_WINDOW
 from wirelake.protocols.event_mesh.security import verify_rows
+from wirelake.protocols.event_mesh.security.trust import Trust
 
 if TYPE_CHECKING:
-    from wirelake.protocols.event_mesh.security.trust import TrustStore
+    from wirelake.protocols.event_mesh.security.trust import FirstUse, TrustStore
 
 __all__ = [
     "BEFORE_COLUMNS",
     "CONNECTION_COLUMNS",
+    "FIRST_KEY_COLUMNS",
     "PACKET_COLUMNS",
     "PROTOCOL",
     "QUARANTINE_COLUMNS",
@@ -39,6 +42,7 @@ __all__ = [
     "VIOLATION_COLUMNS",
     "PacketFold",
     "ends_of",
+    "first_keys",
     "pass_of",
     "threat_rows",
     "unreadable_rows",
@@ -53,8 +57,11 @@ THREATENING: Final = frozenset(name.partition("/")[2] for name in threats() if n
 PACKET_COLUMNS: Final = (
     *("message_id", "session_id", "connection_id", "ts", "direction", "source", "offset", "length"),
     *("packet_id", "flags", "event_type", "timestamp", "node_id", "auth_key_id", "hmac", "signature", "signed_timestamp", "fault"),
+    *("public_key", "oddities"),
 )
 """Columns of `event_mesh` that packets are judged by. Keys need `payload`, too."""
+FIRST_KEY_COLUMNS: Final = ("session_id", *verify_rows.INPUT, "node_id", "auth_key_id", "public_key", "signature", "fault")
+"""Columns of `event_mesh` that `first_keys` reads."""
 BEFORE_COLUMNS: Final = ("message_id", "node_id", "packet_id", "verdict", "genuine", "trust", "accepted", "was_accepted")
 """Columns of earlier rows of `security` that later ones depend on."""
 CONNECTION_COLUMNS: Final = (
@@ -85,6 +92,9 @@ _NONE: Final = -1
 _SENDER, _WIRE, _RECEIVER = range(3)
 """Who watched a packet."""
 _OBSERVERS: Final = ("client", "server", "wire")
+_OWN_TRUSTS: Final = pa.array([Trust.IN_BAND.value, Trust.FIRST_USE.value])
+_OWN_VERDICTS: Final = pa.array([Fault.UNTRUSTED_KEY.name, Fault.SIGNATURE_MISMATCH.name, Fault.WEAK_KEY.name])
+"""Results that a packet's own key may have given, without others."""
 _RESULT: Final = ("verdict", "genuine", "trust")
 """What keys say of a packet."""
 
@@ -125,7 +135,12 @@ def _endpoint(rows: pa.Table, side: str) -> pa.Array:
 class PacketFold:
     """Judges packets. All captures of a packet, and what was known of it before, must come to the same one."""
 
-    def __init__(self, ends: pa.Table, keys: TrustStore | None, payloads: Payloads) -> None:
+    def __init__(
+        self, ends: pa.Table, keys: TrustStore | None, payloads: Payloads, *, first_use: FirstUse | None = None, freshness: bool = True
+    ) -> None:
+        """`first_use` decides if the keys trust first ones; with `freshness` the time in a packet is judged."""
+        self._first_use = first_use
+        self._freshness = freshness
         self._ends = ends
         self._keys = keys
         self._payloads = payloads
@@ -137,10 +152,10 @@ class PacketFold:
         if not packets.num_rows:
             return
         kept = packets.select(list(PACKET_COLUMNS))
-        for name in ("hmac", "signature"):
+        for name in ("hmac", "signature", "public_key"):
             kept = kept.set_column(kept.schema.get_field_index(name), name, pc.is_valid(packets[name]))
         if self._keys is not None:
-            for name, column in zip(_RESULT, _verified(packets, self._keys), strict=True):
+            for name, column in zip(_RESULT, _verified(packets, self._keys, self._first_use), strict=True):
                 kept = kept.append_column(name, column)
         self._packets.append(kept)
 
@@ -156,17 +171,43 @@ class PacketFold:
             return TABLE.schema.empty_table()
         packets = pa.concat_tables(self._packets)
         before = pa.concat_tables(self._before) if self._before else TABLE.schema.empty_table().select(list(BEFORE_COLUMNS))
-        return _judged(packets, self._ends, before, self._payloads, is_checked=self._keys is not None)
+        return _judged(packets, self._ends, before, self._payloads, self._keys, freshness=self._freshness)
 
 
-def _verified(packets: pa.Table, keys: TrustStore) -> list[pa.Array]:
+def _verified(packets: pa.Table, keys: TrustStore, first_use: FirstUse | None) -> list[pa.Array]:
     """What the keys say of every packet that carries a proof and has the form of a packet."""
     has_proof = pc.or_(pc.is_valid(packets["hmac"]), pc.is_valid(packets["signature"]))
     is_asked = pc.and_(has_proof, pc.is_null(packets["fault"])).to_numpy()
     asked = packets.select(list(verify_rows.INPUT)).filter(pa.array(is_asked))
-    results = pa.Table.from_batches(verify_rows.judge_batches(_portions(asked), keys), verify_rows.OUTPUT)
+    results = pa.Table.from_batches(verify_rows.judge_batches(_portions(asked), keys, first_use), verify_rows.OUTPUT)
     places = pa.array(np.cumsum(is_asked) - 1, mask=~is_asked)
     return [_one(results[name]).take(places) for name in _RESULT]
+
+
+def first_keys(packets: Iterable[pa.Table], keys: TrustStore) -> FirstUse:
+    """EMM-17: whether a key is the first that signed a packet of its node and key id, in all of these: `FIRST_KEY_COLUMNS`."""
+    firsts: dict[tuple[bytes, bytes | None], tuple[int, bytes, bytes]] = {}
+    for rows in packets:
+        is_chosen = pc.and_(pc.and_(pc.is_valid(rows["public_key"]), pc.is_valid(rows["signature"])), pc.is_null(rows["fault"]))
+        chosen = rows.filter(is_chosen)
+        results = pa.Table.from_batches(
+            verify_rows.judge_batches(_portions(chosen.select(list(verify_rows.INPUT))), keys, lambda *_: True), verify_rows.OUTPUT
+        )
+        is_first_use = pc.equal(results["trust"], Trust.FIRST_USE.value)
+        proven = chosen.filter(is_first_use)
+        times = _one(proven["ts"]).cast(pa.int64()).fill_null(_NEVER)
+        names = ("message_id", "node_id", "auth_key_id", "public_key")
+        for ts, message_id, node_id, auth_key_id, public_key in zip(
+            times.to_pylist(), *(proven[name].to_pylist() for name in names), strict=True
+        ):
+            seen = ts, message_id, public_key
+            firsts[node_id, auth_key_id] = min(firsts.get((node_id, auth_key_id), seen), seen)
+
+    def is_first(node_id: bytes, auth_key_id: bytes | None, public_key: bytes) -> bool:
+        found = firsts.get((node_id, auth_key_id))
+        return found is not None and found[2] == public_key
+
+    return is_first
 
 
 def _portions(packets: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -188,23 +229,27 @@ class _Ends(NamedTuple):
     watched_by: Ints
 
 
-def _judged(packets: pa.Table, ends: pa.Table, before: pa.Table, payloads: Payloads, *, is_checked: bool) -> pa.Table:
-    results = _with_results(packets, before, is_checked=is_checked)
+def _judged(
+    packets: pa.Table, ends: pa.Table, before: pa.Table, payloads: Payloads, keys: TrustStore | None, *, freshness: bool
+) -> pa.Table:
+    results = _with_results(packets, before, keys)
     verdicts, verdict = _words(results["verdict"])
     genuine = _place(verdicts, verify_rows.GENUINE)
     is_forged = (verdict != _NONE) & (verdict != genuine)
     faults, fault = _words(packets["fault"])
-    words = pa.concat_arrays([faults, verdicts, pa.array([Fault.STALE.name, Fault.FUTURE.name, Fault.REPLAY.name])])
-    stale, future, replay = range(len(words) - 3, len(words))
+    more = [Fault.STALE, Fault.FUTURE, Fault.REPLAY, *ODD_INSIDE]
+    words = pa.concat_arrays([faults, verdicts, pa.array([fault.name for fault in more])])
+    stale, future, replay, *inside = range(len(words) - len(more), len(words))
     hmac, signature = (packets[name].to_numpy() for name in ("hmac", "signature"))
     has_proof = hmac | signature
     arrived = _one(packets["ts"]).cast(pa.int64()).fill_null(_NEVER).to_numpy()
     has_time = arrived != _NEVER
     timestamp, claimed = _claimed(packets)
     age = np.where(has_time, arrived, 0) - claimed
+    is_timed = has_proof & has_time & freshness
     # EMM-28: form, proof, time. Time is asked of packets that carry a proof (EMM-24).
     rule = np.select(
-        [fault != _NONE, is_forged, has_proof & has_time & (age > _WINDOW_US), has_proof & has_time & (age < -_SKEW_US)],
+        [fault != _NONE, is_forged, is_timed & (age > _WINDOW_US), is_timed & (age < -_SKEW_US)],
         [fault, len(faults) + verdict, stale, future],
         _NONE,
     )
@@ -214,6 +259,9 @@ def _judged(packets: pa.Table, ends: pa.Table, before: pa.Table, payloads: Paylo
     history = _History(packets, node, arrived, claimed, timestamp, payloads)
     history.number(np.flatnonzero(is_believed))
     rule[history.replays(places, has_proof, rule == _NONE)] = replay
+    odd = _one(packets["oddities"]).fill_null(0).to_numpy(zero_copy_only=False)
+    for number, bit in zip(inside, ODD_INSIDE.values(), strict=True):  # a payload is opened last
+        rule[(rule == _NONE) & (odd & bit != 0)] = number
     return _rows(
         packets,
         results,
@@ -224,17 +272,25 @@ def _judged(packets: pa.Table, ends: pa.Table, before: pa.Table, payloads: Paylo
     )
 
 
-def _with_results(packets: pa.Table, before: pa.Table, *, is_checked: bool) -> dict[str, pa.Array]:
-    """What keys say of each packet, or said before; and whether it was accepted by other keys."""
+def _with_results(packets: pa.Table, before: pa.Table, keys: TrustStore | None) -> dict[str, pa.Array]:
+    """What keys say of each packet, or said before; and whether it was accepted by other keys.
+
+    If no keys were given, what keys said before stays.
+    """
     kinds = {name: TABLE.schema.field(name).type for name in (*_RESULT, "was_accepted")}
     if before.num_rows:
         places = pc.index_in(_one(packets["message_id"]), value_set=_one(before["message_id"]))
         known = {name: _plain(before[name]).take(places) for name in BEFORE_COLUMNS}
     else:
         known = {name: pa.nulls(packets.num_rows, TABLE.schema.field(name).type) for name in BEFORE_COLUMNS}
-    if not is_checked:
+    if keys is None:
         return {name: known[name] for name in kinds}
     results = {name: _one(packets[name]) for name in _RESULT}
+    if keys.is_partial:
+        is_by_itself = pc.and_(pc.and_(packets["signature"], packets["public_key"]), pc.invert(packets["hmac"]))
+        was_by_itself = pc.or_(pc.is_in(known["trust"], value_set=_OWN_TRUSTS), pc.is_in(known["verdict"], value_set=_OWN_VERDICTS))
+        is_new = pc.and_(_one(is_by_itself), pc.or_(pc.is_null(known["verdict"]), was_by_itself))
+        results = {name: pc.if_else(is_new, results[name], known[name]) for name in _RESULT}
     is_other = pc.not_equal(known["verdict"], results["verdict"]).fill_null(False)
     results["was_accepted"] = pc.if_else(is_other, known["accepted"], known["was_accepted"])
     return results

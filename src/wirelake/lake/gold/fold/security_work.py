@@ -20,6 +20,7 @@ from wirelake.lake.gold.fold.items import ItemFiles, Plan
 from wirelake.lake.gold.fold.security import (
     BEFORE_COLUMNS,
     CONNECTION_COLUMNS,
+    FIRST_KEY_COLUMNS,
     PACKET_COLUMNS,
     PROTOCOL,
     QUARANTINE_COLUMNS,
@@ -27,6 +28,7 @@ from wirelake.lake.gold.fold.security import (
     VIOLATION_COLUMNS,
     PacketFold,
     ends_of,
+    first_keys,
     pass_of,
     threat_rows,
     unreadable_rows,
@@ -37,9 +39,10 @@ from wirelake.lake.store import delta
 from wirelake.lake.store.delta import File
 from wirelake.lake.tables import connections, security, violations
 from wirelake.lake.tables.catalog import table as table_named
+from wirelake.protocols.event_mesh.security.trust import Trust
 
 if TYPE_CHECKING:
-    from wirelake.protocols.event_mesh.security.trust import TrustStore
+    from wirelake.protocols.event_mesh.security.trust import FirstUse, TrustStore
 
 __all__ = ["PASS_ROWS", "Judged", "SecurityWork", "is_threatened", "run"]
 
@@ -54,6 +57,8 @@ class SecurityWork(msgspec.Struct, frozen=True):
     events: str
     """The scratch file: which files have events of a connection, as rows of the connection index."""
     pass_rows: int = PASS_ROWS
+    freshness: bool = True
+    """EMM-24: whether the time of a packet is judged."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -117,8 +122,18 @@ class _ItemJudge:
         ends = self._ends(pc.unique(said["connection_id"]))
         passes = ceil((pc.sum(said["messages"]).as_py() or 1) / self._work.pass_rows)
         columns = [*PACKET_COLUMNS, *(["payload"] if self._keys is not None else [])]
+        firsts: FirstUse | None = None
+        if self._keys is not None and self._keys.own_keys is Trust.FIRST_USE:
+            chosen_rows = (rows.filter(is_any_of(rows["session_id"], sessions)) for rows in _row_groups(paths, FIRST_KEY_COLUMNS))
+            firsts = first_keys(chosen_rows, self._keys)
         for number in range(passes):
-            fold = PacketFold(ends, self._keys, lambda _: _row_groups(paths, ["message_id", "payload"]))
+            fold = PacketFold(
+                ends,
+                self._keys,
+                lambda _: _row_groups(paths, ["message_id", "payload"]),
+                first_use=firsts,
+                freshness=self._work.freshness,
+            )
             for rows in _row_groups(paths, columns):
                 chosen = _of_pass(rows.filter(is_any_of(rows["session_id"], sessions)), number, passes)
                 self._packets += chosen.num_rows

@@ -26,7 +26,7 @@ from wirelake.lake.gold.incremental.affected import Affected
 from wirelake.lake.gold.incremental.key_ranges import KEY_RANGE_ROWS
 from wirelake.lake.gold.incremental.plan_items import ItemPlan, covers, plan_items
 from wirelake.lake.session.tasks import run_tasks
-from wirelake.lake.store import delta
+from wirelake.lake.store import delta, settings
 from wirelake.lake.store.delta import File
 from wirelake.lake.store.gold_commit import Change
 from wirelake.lake.tables import security, violations
@@ -92,7 +92,7 @@ def plan_judgement(
     index = what.index.filter(pc.equal(what.index["protocol"], PROTOCOL))
     planned = plan_items(spark, lake, [security.TABLE], what, scratch, index=index, most=KEY_RANGE_ROWS, like=like)
     events = _events(lake, index, scratch / "security-events.parquet")
-    return Judgement(planned, SecurityWork(planned.plan, str(events), PASS_ROWS), keys)
+    return Judgement(planned, SecurityWork(planned.plan, str(events), PASS_ROWS, settings.of(lake).freshness), keys)
 
 
 def judge_security(spark: SparkSession, judgement: Judgement, broken: Sequence[File]) -> Change:

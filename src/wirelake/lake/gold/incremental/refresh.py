@@ -41,7 +41,7 @@ from wirelake.lake.gold.incremental.unconfirmed import connection_rows, minute_r
 from wirelake.lake.gold.uncounted import UNCOUNTED, uncounted_minutes
 from wirelake.lake.session.start import set_for_now
 from wirelake.lake.sources.tables import frame, spark_schema
-from wirelake.lake.store import delta, gold_commit, journal
+from wirelake.lake.store import delta, gold_commit, journal, settings
 from wirelake.lake.store.slots import SLOTS, slot
 from wirelake.lake.tables import ledger, security, violations
 from wirelake.lake.tables.catalog import GOLD
@@ -88,13 +88,14 @@ def refresh(
     old = gold_commit.stale(lake, keys if judge_all else None)
     if newest is None or not old:
         return []
+    judging = settings.of(lake).keys(keys)
     built = 0 if gold_commit.has_other_rules(lake) else min(delta.batch(lake, table) or 0 for table in GOLD)
     with _scratch(lake) as scratch:
         work = _Refresh(spark, lake, built, newest, scratch, tell)
         if built < newest:
-            work.catch_up(keys, judge_all)
+            work.catch_up(judging, judge_all)
         else:
-            work.judge(keys)
+            work.judge(judging)
         gold_commit.publish(lake, newest, list(work.tables.changes.values()))
     return [table.name for table in old]
 

@@ -23,7 +23,7 @@ from wirelake.protocols.event_mesh.scanner import PART_COLUMNS, ROW_COLUMNS, sca
 from wirelake.protocols.event_mesh.wire import encode_fields, fields
 from wirelake.protocols.kernel import FAULT, FAULT_AT
 
-__all__ = ["REKEY_AFTER", "Sealed", "Sealer", "compress", "inner_fields", "unseal"]
+__all__ = ["REKEY_AFTER", "Opened", "Sealed", "Sealer", "compress", "inner_fields", "is_broken", "unseal"]
 
 KEY_SIZE: Final = 32
 NONCE_SIZE: Final = 12
@@ -44,6 +44,15 @@ class Sealed(msgspec.Struct, frozen=True):
 
     flags: int
     fields: tuple[Field, ...]
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A hidden payload that was looked at."""
+
+    plain: bytes | None
+    """EMM-13: the fields inside, as on the wire; None: it was not opened."""
+    odd: int = 0
+    """A bit of `oddities`."""
 
 
 def aad(event_type: int, message_id: int, timestamp: int, flags: int) -> bytes:
@@ -127,6 +136,16 @@ def unseal(message: Message, keys: Mapping[bytes, bytes], limits: Limits = DEFAU
     if needed is not None and all(field.type != needed for field in found):
         raise DecodeError(Fault.MISSING_REQUIRED_FIELD, 0, "inside")
     return found
+
+
+def is_broken(fault: Fault, message: Message) -> bool:
+    """Whether a payload that `unseal` refused breaks the profile; False if an application may have its own way (EMM-13, EMM-14).
+
+    A key held here means that the profile was agreed on: what it should open, and does not, was changed. A limit stays a limit.
+    """
+    if message.flags & Flag.ENCRYPTED:
+        return fault not in (Fault.UNDECRYPTABLE, Fault.SEALED_CARRIAGE)
+    return fault is Fault.INFLATED_OVER_LIMIT
 
 
 def inner_fields(plain: bytes, limits: Limits = DEFAULT_LIMITS) -> tuple[Field, ...]:

@@ -5,7 +5,8 @@ Times are seconds since 1970.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from enum import Enum
 from typing import Final
 
@@ -14,13 +15,14 @@ import msgspec
 from wirelake.errors import LocalProtocolError, UsageError
 from wirelake.protocols.event_mesh.faults import Fault
 
-__all__ = ["NODE_ID_SIZE", "SHORTEST_SECRET", "FirstUse", "Key", "Policy", "Trust", "TrustStore", "is_weak"]
+__all__ = ["NODE_ID_SIZE", "SHORTEST_SECRET", "FirstKeys", "FirstUse", "Key", "Policy", "Trust", "TrustStore", "is_weak"]
 
 SHORTEST_SECRET: Final = 16
 """EMM-32: bytes of an HMAC key, at least; 32 are recommended."""
 NODE_ID_SIZE: Final = 16
 AUTH_KEY_ID_SIZE: Final = 4
 PUBLIC_KEY_SIZE: Final = 32
+ENCRYPTION_KEY_SIZE: Final = 32
 _PRIME: Final = (1 << 255) - 19
 _SMALL_ORDER: Final = frozenset(
     {
@@ -66,10 +68,26 @@ class Key(msgspec.Struct, frozen=True):
 
 
 FirstUse = Callable[[bytes, bytes | None, bytes], bool]
-"""(node id, auth key id, public key) -> whether to trust a key nothing is known about.
+"""(node id, auth key id, public key) -> whether to trust a key nothing is known about, by which a packet is signed.
 
-To remember it is the caller's to do.
+To remember it is the caller's to do: `FirstKeys` does.
 """
+
+
+class FirstKeys:
+    """EMM-17: trusts the first proven key of a node and key id, and no other after it; a `FirstUse` that remembers."""
+
+    def __init__(self, capacity: int = 65_536) -> None:
+        """With `capacity` keys remembered, no further one is trusted."""
+        self._keys: dict[tuple[bytes, bytes | None], bytes] = {}
+        self._capacity = capacity
+
+    def __call__(self, node_id: bytes, auth_key_id: bytes | None, public_key: bytes) -> bool:
+        """Whether this is the first key of this pair, or the one that was."""
+        pair = node_id, auth_key_id
+        if pair not in self._keys and len(self._keys) < self._capacity:
+            self._keys[pair] = public_key
+        return self._keys.get(pair) == public_key
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -97,7 +115,7 @@ def is_weak(public_key: bytes) -> bool:
 
 
 class TrustStore:
-    """§4.2: keys by (node id, auth key id).
+    """§4.2: keys by (node id, auth key id), and encryption keys by key id.
 
     Several keys of one pair follow each other in time, so there is never a choice.
     """
@@ -105,6 +123,13 @@ class TrustStore:
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys: dict[tuple[bytes, bytes | None], list[Key]] = {}
         self._nodes: dict[bytes, list[Key]] = {}
+        self._encryption: dict[bytes, bytes] = {}
+        self.own_keys = Trust.STORE
+        """EMM-17: how a history is judged whose packets bring keys along; see `trusting`. A live receiver has its `Policy`."""
+        self.first_use: FirstUse | None = None
+        """For FIRST_USE: what decides; None: it is decided later, from all of history."""
+        self.is_partial = False
+        """Whether no keys were given: then only packets are judged that bring all keys along that they need."""
         for key in keys:
             self.add(key)
 
@@ -113,6 +138,38 @@ class TrustStore:
 
     def __len__(self) -> int:
         return sum(map(len, self._keys.values()))
+
+    def __repr__(self) -> str:
+        """Keys do not belong into logs."""
+        return f"TrustStore({len(self)} keys, {len(self._encryption)} encryption keys)"
+
+    @property
+    def encryption(self) -> Mapping[bytes, bytes]:
+        """EMM-13: the keys that open sealed payloads, by key id."""
+        return self._encryption
+
+    @property
+    def only_opens(self) -> bool:
+        """Whether it has encryption keys, and nothing to verify with."""
+        return bool(self._encryption) and not self._keys
+
+    def trusting(self, own_keys: Trust, *, first_use: FirstUse | None = None, is_partial: bool = False) -> TrustStore:
+        """The same keys, for a history whose packets' own keys are trusted so."""
+        store = copy(self)
+        store.own_keys, store.first_use, store.is_partial = own_keys, first_use, is_partial
+        return store
+
+    def add_encryption(self, key_id: bytes, key: bytes) -> None:
+        """Add a key that opens sealed payloads; a key id without a key of its own is the node id (EMM-16).
+
+        Raises LocalProtocolError if it is malformed, or if the key id has another key.
+        """
+        if len(key_id) != NODE_ID_SIZE or len(key) != ENCRYPTION_KEY_SIZE:
+            raise LocalProtocolError(Fault.FIELD_LENGTH, f"an encryption key has {ENCRYPTION_KEY_SIZE} bytes, and its id {NODE_ID_SIZE}")
+        if self._encryption.setdefault(key_id, key) != key:
+            raise LocalProtocolError(
+                Fault.KEY_MISMATCH, f"key id {key_id.hex()} has another encryption key: give each key an id of its own"
+            )
 
     def add(self, key: Key) -> None:
         """Add a key.

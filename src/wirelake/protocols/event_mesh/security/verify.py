@@ -238,6 +238,8 @@ def authenticate(
         (key, trust), public_key = judged, in_band
     if not _is_signed_by(public_key, data[row[SIGNATURE] : row[SIGNATURE] + 64], covered):
         return Rejected(Fault.SIGNATURE_MISMATCH, row[SIGNATURE] - 2, node_id)
+    if trust is Trust.FIRST_USE and policy.first_use is not None and not policy.first_use(node_id, auth_key_id, public_key):
+        return Rejected(Fault.UNTRUSTED_KEY, row[PUBLIC_KEY] - 2, node_id)
     found_under = key.auth_key_id if key is not None else auth_key_id if row[HMAC] >= 0 else None
     return Identity(trust, node_id, found_under, hmac=row[HMAC] >= 0, signature=True, public_key=public_key)
 
@@ -272,9 +274,7 @@ def _judge_in_band(
         return None, Trust.IN_BAND
     if candidates:
         return Fault.KEY_MISMATCH
-    if policy.first_use is not None and policy.first_use(node_id, auth_key_id, in_band):
-        return None, Trust.FIRST_USE
-    return Fault.UNTRUSTED_KEY
+    return (None, Trust.FIRST_USE) if policy.trust is Trust.FIRST_USE else Fault.UNTRUSTED_KEY
 
 
 def _is_revoked(key: Key, data: bytes, row: Sequence[int], now: float) -> bool:

@@ -18,10 +18,19 @@ import pyarrow as pa
 
 from wirelake.protocols.event_mesh.faults import Fault
 from wirelake.protocols.event_mesh.messages import HEADER, VERSION
-from wirelake.protocols.event_mesh.packet.layout import AUTH_KEY_ID, CANONICAL, HMAC, NODE_ID, PART_COLUMNS, ROW_COLUMNS, SIGNATURE
+from wirelake.protocols.event_mesh.packet.layout import (
+    AUTH_KEY_ID,
+    CANONICAL,
+    HMAC,
+    NODE_ID,
+    PART_COLUMNS,
+    PUBLIC_KEY,
+    ROW_COLUMNS,
+    SIGNATURE,
+)
 from wirelake.protocols.event_mesh.scanner import Limits, walk
 from wirelake.protocols.event_mesh.security.canonical import keyed_hmac
-from wirelake.protocols.event_mesh.security.trust import Key, Policy, Trust, TrustStore
+from wirelake.protocols.event_mesh.security.trust import FirstUse, Key, Policy, Trust, TrustStore
 from wirelake.protocols.event_mesh.security.verify import Identity, Rejected, authenticate
 from wirelake.protocols.kernel import FAULT, PART, PARTS, START, over_arrays
 
@@ -58,15 +67,15 @@ class Verdicts(msgspec.Struct):
     """Index into the members of `Trust`."""
 
 
-def judge_batches(batches: Iterable[pa.RecordBatch], store: TrustStore) -> Iterator[pa.RecordBatch]:
-    """`INPUT` columns of packets that carry a proof -> `OUTPUT` columns."""
+def judge_batches(batches: Iterable[pa.RecordBatch], store: TrustStore, first_use: FirstUse | None = None) -> Iterator[pa.RecordBatch]:
+    """`INPUT` columns of packets that carry a proof -> `OUTPUT` columns. `first_use` decides if the store trusts first keys."""
     for batch in batches:
         if not batch.num_rows:
             continue
         data, starts = packets(batch)
         rows, parts = scanned(data, starts)
         seconds = batch.column("ts").cast(pa.int64()).fill_null(_NO_TIME).to_numpy(zero_copy_only=False) / 1e6
-        found = judge(data, rows, parts, seconds, store)
+        found = judge(data, rows, parts, seconds, store, first_use)
         names = pa.array([GENUINE, *(fault.name for fault in Fault)])
         codes = {0: 0} | {fault.value: place for place, fault in enumerate(Fault, 1)}
         places = pa.array(np.vectorize(codes.__getitem__, otypes=[np.int32])(found.faults))
@@ -80,13 +89,19 @@ def judge_batches(batches: Iterable[pa.RecordBatch], store: TrustStore) -> Itera
 def verified(data: Array, rows: Array, parts: Array, micros: Array, store: TrustStore) -> pa.Array:
     """For the rows of a block being decoded: whether keys say a packet is genuine; null where it carries no proof.
 
-    `parts` holds the parts of these rows and no others, in their order.
+    `parts` holds the parts of these rows and no others, in their order. Without a key to verify by, all are null.
     """
+    if store.only_opens and not store.is_partial:
+        return pa.nulls(len(rows), pa.bool_())
     rows = rows.copy()
     rows[:, PART] = np.cumsum(rows[:, PARTS]) - rows[:, PARTS]
     found = judge(data, rows, parts.reshape(-1), micros / 1e6, store)
-    has_proof = (rows[:, HMAC] >= 0) | (rows[:, SIGNATURE] >= 0)
-    return pa.array(found.faults == 0, mask=~has_proof)
+    is_known = (rows[:, HMAC] >= 0) | (rows[:, SIGNATURE] >= 0)
+    if store.is_partial:
+        is_known = (rows[:, HMAC] < 0) & (rows[:, SIGNATURE] >= 0) & (rows[:, PUBLIC_KEY] >= 0)
+    if store.own_keys is Trust.FIRST_USE and store.first_use is None:
+        is_known &= found.faults != Fault.UNTRUSTED_KEY
+    return pa.array(found.faults == 0, mask=~is_known)
 
 
 def packets(batch: pa.RecordBatch) -> tuple[Array, Array]:
@@ -128,8 +143,13 @@ def scanned(data: Array, starts: Array) -> tuple[Array, Array]:
     return rows.reshape(count, ROW_COLUMNS), parts[: used * PART_COLUMNS]
 
 
-def judge(data: Array, rows: Array, parts: Array, seconds: Array, store: TrustStore) -> Verdicts:
+def judge(data: Array, rows: Array, parts: Array, seconds: Array, store: TrustStore, first_use: FirstUse | None = None) -> Verdicts:
     """Hold every packet of scanned rows against the keys; `seconds` says when each was seen."""
+    policy = _POLICY
+    if store.own_keys is Trust.FIRST_USE:
+        policy = Policy(Trust.FIRST_USE, first_use or store.first_use or _undecided)
+    elif store.own_keys is Trust.IN_BAND:
+        policy = Policy(Trust.IN_BAND)
     found = Verdicts(np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64))
     found.faults[:] = rows[:, FAULT]
     simple = (rows[:, HMAC] >= 0) & (rows[:, SIGNATURE] < 0) & (rows[:, CANONICAL] > 0) & (rows[:, FAULT] == 0)
@@ -150,8 +170,12 @@ def judge(data: Array, rows: Array, parts: Array, seconds: Array, store: TrustSt
             found.trust[members] = np.where(right, _TRUSTS.index(Trust.STORE), 0)
     plain_parts = parts.tolist() if rest.any() else []
     for index in np.flatnonzero(rest).tolist():
-        _judge_one(found, index, held, rows[index].tolist(), plain_parts, float(seconds[index]), store)
+        _judge_one(found, index, held, rows[index].tolist(), plain_parts, float(seconds[index]), store, policy)
     return found
+
+
+def _undecided(_node_id: bytes, _auth_key_id: bytes | None, _public_key: bytes) -> bool:
+    return False
 
 
 def _by_pair(data: Array, rows: Array, chosen: Array) -> Iterator[tuple[bytes, Array]]:
@@ -183,13 +207,15 @@ def _are_maced(held: bytes, data: Array, rows: Array, secret: bytes) -> Array:
     return right
 
 
-def _judge_one(found: Verdicts, index: int, held: bytes, row: list[int], parts: list[int], seconds: float, store: TrustStore) -> None:
+def _judge_one(
+    found: Verdicts, index: int, held: bytes, row: list[int], parts: list[int], seconds: float, store: TrustStore, policy: Policy
+) -> None:
     """The way of a live packet. A packet by a revoked key is looked at again as if it were not, to say whether it was genuine."""
-    said = authenticate(held, row, parts, store, _POLICY, seconds)
+    said = authenticate(held, row, parts, store, policy, seconds)
     if isinstance(said, Rejected):
         found.faults[index] = said.fault
         if said.fault is Fault.REVOKED_KEY:
-            said = authenticate(held, row, parts, _unrevoked(store, said.node_id, seconds), _POLICY, seconds)
+            said = authenticate(held, row, parts, _unrevoked(store, said.node_id, seconds), policy, seconds)
     else:
         found.trust[index] = _TRUSTS.index(said.trust)
     found.genuine[index] = isinstance(said, Identity) and said.authenticated
