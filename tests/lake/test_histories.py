@@ -43,7 +43,7 @@ FOLDED = ("exchanges", "violations", "sessions")
 
 OBSERVER = "alice"
 """All recordings are of one observer, though their peers have one role or the other."""
-LATER = ("source", "observer", "is_primary", "link", "uncounted")
+LATER = ("source", "observer", "is_primary", "link", "uncounted", "unconfirmed")
 """Columns that SQL did not give."""
 FORMER = {"observer_kind": "observed_by"}
 """Column -> the name that it had."""

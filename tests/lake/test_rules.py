@@ -94,7 +94,7 @@ FINGERPRINTS = {
 """What gold tables say of that lake."""
 
 
-LEFT_OUT = ("source", "client", "observer", "is_primary", "link", "uncounted")
+LEFT_OUT = ("source", "client", "observer", "is_primary", "link", "uncounted", "unconfirmed")
 
 
 def test_tables_that_say_something_else_are_of_another_edition(told):
