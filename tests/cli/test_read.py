@@ -377,3 +377,21 @@ def test_a_server_that_is_ended_at_once_tells_its_last_findings(name):
         _, said = process.communicate(timeout=SECONDS)
     assert f"watch: client {own} broke emp EMP-16 RESPONSE_UNMATCHED (error): a response that matches no pending request\n" in said
     assert process.returncode == 0
+
+
+def test_requests_that_never_left_are_shown_so_and_wait_for_nothing(wirelake, tmp_path):
+    path = tmp_path / "broken.pcapng"
+    with Recorder(path, protocol="emp") as recorder:
+        talk = recorder.connection(role="client", local=("127.0.0.1", 40_000), remote=("127.0.0.1", 5040))
+        talk.sent(HELLO)
+        talk.received(HELLO)
+        talk.sent(ASKED + WAITS)
+        talk.closed("closed", "server", is_reset=True, unconfirmed=len(WAITS))
+    lines = wirelake("read", path).out.decode().splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["1", "2", "3", "4"]
+    assert ["unconfirmed: it had not left when the connection broke" in line for line in lines[:4]] == [False, False, False, True]
+    (waits,) = [line for line in lines if "unanswered" in line]
+    assert "request 3 " in waits
+    shown = [one for one in objects(wirelake("read", path, "-T", "json")) if one["type"] == "message"]
+    assert [one.get("unconfirmed") for one in shown] == [None, None, None, True]
+    assert len(objects(wirelake("read", path, "-T", "json", "-Y", "status:unconfirmed"))) == 1

@@ -42,7 +42,7 @@ def random_index(seed, rows):
 
 def by_spark(spark, index):
     rows = spark.createDataFrame(index, spark_schema(CONNECTION_INDEX))
-    return topology.build(topology.pairs(rows)).toArrow()
+    return topology.build(topology.pairs(rows, rows)).toArrow()
 
 
 @pytest.mark.parametrize(("seed", "rows"), [pytest.param(2, 80, marks=pytest.mark.long), (4, 2000)])

@@ -76,7 +76,7 @@ def test_a_pair_is_an_address_and_a_listener_or_a_node_and_whom_it_speaks_to(spa
         said(b"\x01\x02", b"m", "to_server", 3, 30, "event_mesh"),
         said(b"\x01\x02", b"m", "to_client", 4, 31, "event_mesh"),
     ]
-    built = topology.build(topology.pairs(frame(spark, CONNECTION_INDEX, rows)))
+    built = topology.build(topology.pairs(*[frame(spark, CONNECTION_INDEX, rows)] * 2))
     found = {(row["client"], row["server"]): row.asDict() for row in built.collect()}
     assert set(found) == {
         ("10.0.0.1", "10.0.0.9:5040"),

@@ -12,8 +12,8 @@ from tests.capture.build import read_checked
 from tests.peers.world import ANY, BYE, HELLO, QUIET, Raw, facing, raw_client, raw_server, run, two_peers
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.errors import CaptureError
-from wirelake.peers.emp import connect, serve
+from wirelake.errors import CaptureError, SessionClosed
+from wirelake.peers.emp import Options, connect, serve
 from wirelake.protocols.emp.messages import Bye, Data, Error, Hello, Message, RequestResponse
 from wirelake.protocols.emp.wire import decode, encode
 
@@ -81,7 +81,7 @@ def test_client_and_server_record_the_same_conversation_into_one_file(tmp_path):
         assert len(packed.body) < 100
         assert (one.flow.protocol, one.flow.transport, one.flow.known_by) == ("emp", "tcp", "tag")
         assert one.flow.server.port == port
-        assert one.events == [("opened", "client", ""), ("closed", "", "bye")]
+        assert one.events == [("opened", "client", ""), ("closed", "client", "bye")]
     assert seen["client"].flow.client == seen["server"].flow.client
     assert seen["client"].stream(True) == seen["server"].stream(True)
 
@@ -121,7 +121,7 @@ def test_the_tail_of_a_cut_message_is_kept(tmp_path):
     one = told(path)["server"]
     assert one.stream(True) == HELLO + encode(Data(b"whole")) + cut
     assert one.messages(False) == [Hello()]
-    assert one.events == [("opened", "client", ""), ("closed", "", "closed")]
+    assert one.events == [("opened", "client", ""), ("closed", "client", "closed")]
 
 
 def test_what_still_comes_after_our_error_is_kept_in_order(tmp_path):
@@ -143,7 +143,7 @@ def test_what_still_comes_after_our_error_is_kept_in_order(tmp_path):
     assert one.stream(True) == HELLO + bad + late + BYE
     hello, error = one.messages(False)
     assert (hello, error.error_code) == (Hello(), 3)
-    assert one.events[-1] == ("closed", "", "error")
+    assert one.events[-1] == ("closed", "server", "error")
 
 
 def test_bytes_after_the_end_of_sense_are_kept(tmp_path):
@@ -179,7 +179,7 @@ def test_a_cancelled_peer_records_its_end(tmp_path):
         run(lambda: main(recorder))
     one = told(path)["client"]
     assert one.messages(True) == [Hello(), Bye()]
-    assert one.events == [("opened", "client", ""), ("closed", "", "bye")]
+    assert one.events == [("opened", "client", ""), ("closed", "client", "bye")]
 
 
 def test_ipv6_addresses_are_recorded(tmp_path):
@@ -261,3 +261,76 @@ def test_a_peer_in_memory_is_recorded_under_its_own_names(tmp_path):
     one = told(path)["server"]
     assert (one.flow.client.address, one.flow.client.port, one.flow.server.port) == ("memory", 2, 1)
     assert one.messages(True) == [Hello(), Bye()]
+
+
+def ended(path: Path, who: str) -> tuple[tuple[str, str], int, int]:
+    """How a connection ended and by whom, how much of what was sent is unconfirmed, and how much was sent."""
+    one = told(path)[who]
+    *_, (what, by, _how) = one.events
+    details = [detail for event, side, detail in one.events if event == "unconfirmed" and side == who]
+    lost = int(details[0].split()[0].removeprefix("bytes=")) if details else 0
+    return (what, by), lost, len(one.stream(who == "client"))
+
+
+async def flood(address: str, options: Options) -> None:
+    """Send until the connection breaks."""
+    async with connect(address, options=options) as peer:
+        while True:
+            await peer.send(bytes(400_000))
+
+
+def test_a_reset_leaves_what_was_not_acknowledged_unconfirmed(tmp_path):
+    path, heard = tmp_path / "talk.pcapng", []
+
+    async def main(recorder):
+        async def hang_up(raw: Raw) -> None:
+            await raw.greet()
+            heard.append(len(HELLO) + len(await raw.reader.readexactly(100_000)))
+            raw.writer.transport.abort()  # it has not read everything: that is a reset
+
+        async with raw_server(hang_up) as address:
+            options = msgspec.structs.replace(QUIET, recorder=recorder)
+            with pytest.raises(SessionClosed):
+                await flood(address, options)
+
+    with Recorder(path) as recorder:
+        run(lambda: main(recorder))
+    how, lost, sent = ended(path, "client")
+    assert how == ("reset", "server")
+    assert 0 < lost <= sent - heard[0]
+
+
+def test_a_peer_that_is_given_up_leaves_its_queue_unconfirmed(tmp_path):
+    path = tmp_path / "talk.pcapng"
+
+    async def main(recorder):
+        async def stall(raw: Raw) -> None:
+            await raw.greet()
+            await raw.writer.wait_closed()
+
+        options = msgspec.structs.replace(QUIET, recorder=recorder, stall_timeout=0.2, linger=0.1)
+        async with raw_server(stall) as address:
+            with pytest.raises(SessionClosed):
+                await flood(address, options)
+
+    with Recorder(path) as recorder:
+        run(lambda: main(recorder))
+    how, lost, sent = ended(path, "client")
+    assert how == ("closed", "client"), "this side gave up"
+    assert 1_000_000 < lost < sent
+
+
+def test_what_left_in_order_is_confirmed(tmp_path):
+    path = tmp_path / "talk.pcapng"
+
+    async def main(recorder):
+        options = msgspec.structs.replace(QUIET, recorder=recorder, on_request=lambda _peer, request: request.body)
+        async with serve(ANY, options=options) as server, connect(server.address, options=options) as peer:
+            for _ in range(10):
+                assert await peer.request(bytes(300_000)) == bytes(300_000)
+
+    with Recorder(path) as recorder:
+        run(lambda: main(recorder))
+    for who in ("client", "server"):
+        how, lost, _ = ended(path, who)
+        assert (how, lost) == (("closed", "client"), 0)

@@ -50,7 +50,7 @@ Values = Mapping[str, Value]
 
 KINDS: Final = ("handshake", "event", "request", "response", "progress", "cancel", "ack", "keepalive", "control", "error", "close")
 """Values of `kind`, as in the table `messages`."""
-STATUSES: Final = ("ok", "faulty", "error", "answered", "late", "confirmed", "killed", "unanswered", "unasked")
+STATUSES: Final = ("ok", "faulty", "error", "unconfirmed", "answered", "late", "confirmed", "killed", "unanswered", "unasked")
 """Values of `status`: those of the tables `messages` and `exchanges`."""
 TYPES: Final = ("message", "violation", "unanswered", "unreadable", "unrecognised")
 

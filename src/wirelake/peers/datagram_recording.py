@@ -38,14 +38,14 @@ class DatagramRecording:
     def close(self, how: str = "closed") -> None:
         """Record the end of all of them."""
         for connection in self._open.values():
-            connection.closed(how)
+            connection.closed(how, "server")
         self._open.clear()
 
     def _with(self, remote: Address) -> Connection:
         connection = self._open.pop(remote, None)
         if connection is None:
             if len(self._open) >= self._most:
-                self._open.pop(next(iter(self._open))).closed("made room for another")
+                self._open.pop(next(iter(self._open))).closed("made room for another", "server")
             connection = self._recorder.connection(
                 protocol=self._protocol, role="server", transport=self._transport, local=self._local, remote=remote
             )

@@ -159,6 +159,9 @@ class Driver:
         """The error of TLS when it ended the connection, for instance that it wants a certificate of ours."""
         self.is_broken = False
         """The connection was reset or given up: the peer did not close it."""
+        self.is_reset = False
+        """The peer reset it."""
+        self._is_given_up = False
         self._hurry: float | None = None
         self.since = self.active_at = self._loop.time()
         """When it began, and when bytes came or were sent last."""
@@ -563,6 +566,7 @@ class Driver:
     def _take_end(self, reason: OSError | None) -> None:
         """The peer closed the connection, or it broke."""
         self.is_broken = reason is not None
+        self.is_reset = isinstance(reason, (ConnectionResetError, BrokenPipeError))
         if isinstance(reason, ssl.SSLError):
             self.trouble = plain(reason)
         self._session.receive_eof(self.now)
@@ -703,8 +707,20 @@ class Driver:
         """End the connection without a goodbye, which the peer would not hear."""
         log.warning("gave up on %s: %s", self._stream.remote, why)
         self._stream.abort()
-        self.is_broken = True
+        self.is_broken = self._is_given_up = True
         self._session.receive_eof(self.now)
+
+    @property
+    def ended_here(self) -> bool | None:
+        """Whether this side ended the connection. None: neither did, the path between them broke."""
+        if self.is_broken and not (self._is_given_up or self.is_reset):
+            return None
+        return self._is_given_up or bool(self._session.ended.here)
+
+    @property
+    def unconfirmed(self) -> int:
+        """Bytes, the last of those given to the stream, that had not left this machine when the connection broke or was aborted."""
+        return min(self._given, self._stream.abandoned)
 
     @property
     def _gone(self) -> int:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from wirelake.capture.record.recorder import Dialect, Recorder
+from wirelake.capture.record.recorder import Connection, Dialect, Recorder
 from wirelake.errors import RequestTimeout, SessionClosed, WirelakeError
 from wirelake.peers.accountant import Account
 from wirelake.peers.drivable import Drivable
@@ -241,8 +241,14 @@ class StreamPeer(Generic[SessionT, OpenedT, EndedT, FaultT]):
             await self._driver.run()
         finally:
             if self._record is not None and self.ended is not None:
-                self._record.closed(self.ended.how.value)
+                self._record_end(self._record, self.ended.how.value)
             self._handlers = {}  # they refer to this object
+
+    def _record_end(self, record: Connection, how: str) -> None:
+        """Record who ended the connection, and what had not left by then."""
+        driver, sides = self._driver, ("client", "server") if self._is_client else ("server", "client")
+        by = "" if driver.ended_here is None else sides[0] if driver.ended_here else sides[1]
+        record.closed(how, by, is_reset=driver.is_reset, unconfirmed=driver.unconfirmed)
 
     _handle_many: Callable[[list[Any]], None] | None = None
     """For peers whose events come in large numbers and cause no output at once: handles a list of them."""

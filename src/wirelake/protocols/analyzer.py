@@ -25,11 +25,13 @@ from wirelake.protocols.connections import (
     MAX_CONNECTIONS,
     MISSING,
     NO_TIME,
+    UNCONFIRMED,
     WIRE,
     Connection,
     ConnectionEvent,
     Connections,
     Event,
+    Unconfirmed,
     earliest,
 )
 from wirelake.protocols.oldest import split_oldest
@@ -262,6 +264,11 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     """Connection -> its state; those in the initial state are missing. At most twice `MAX_CONNECTIONS`, see `_follow`."""
     has_forgotten: bool = False
     """Whether connections were forgotten, because the session has too many: their states are unknown."""
+    unconfirmed: dict[bytes, Unconfirmed] = msgspec.field(default_factory=dict)
+    """Connection -> what had not left when it broke. At most twice `MAX_CONNECTIONS`."""
+    unsent_messages: list[int] = msgspec.field(default_factory=lambda: [0, 0])
+    """Unconfirmed messages of client and server."""
+    unsent_bytes: list[int] = msgspec.field(default_factory=lambda: [0, 0])
     requests: int = 0
     """Exchanges whose request was captured, so far."""
     answered: int = 0
@@ -275,6 +282,11 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
     def event(self, event: ConnectionEvent) -> None:
         """Something happened to a connection of the session."""
         self.transport = self.transport or event.transport
+        if event.what == UNCONFIRMED:
+            self.unconfirmed[event.connection_id] = Unconfirmed.of(event)
+            if len(self.unconfirmed) > 2 * MAX_CONNECTIONS:
+                self.unconfirmed = split_oldest(self.unconfirmed, MAX_CONNECTIONS)[1]
+            return
         self.is_captured |= event.observer_kind == WIRE
         self.has_gap |= event.what == MISSING
         self.connections.event(event)
@@ -299,9 +311,27 @@ class SessionAnalyzer(msgspec.Struct, kw_only=True):
                 if len(self.cuts) > 2 * MAX_CONNECTIONS:
                     self.cuts = split_oldest(self.cuts, MAX_CONNECTIONS)[1]
 
+    def watch(self, message: SeenMessage) -> bool:
+        """The next message of either side. Returns whether it counts: an unconfirmed one does not.
+
+        It is `message` if `unconfirmed` is empty.
+        """
+        lost = self.unconfirmed.get(message.connection_id)
+        if lost is None or not lost.has(message.ts, message.length, to_server=message.to_server):
+            self.message(message)
+            return True
+        index = 0 if message.to_server else 1
+        self.unsent_messages[index] += 1
+        self.unsent_bytes[index] += message.size
+        self.unsent(message)
+        return False
+
     def message(self, message: SeenMessage) -> None:
-        """The next message of either side: a `MESSAGE`. Every protocol has its own."""
+        """The next message that left its sender: a `MESSAGE`. Every protocol has its own."""
         raise NotImplementedError
+
+    def unsent(self, message: SeenMessage) -> None:
+        """The next message that had not left when its connection broke. The other side does not know it, and nothing follows from it."""
 
     def end(self) -> None:
         """Tell what depends on the end of the session: requests without an answer, and what was owed. Call it last, and once."""

@@ -10,7 +10,20 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["ENDS", "MAX_CONNECTIONS", "MISSING", "NO_TIME", "WIRE", "Connection", "ConnectionEvent", "Connections", "Event", "earliest"]
+__all__ = [
+    "ENDS",
+    "MAX_CONNECTIONS",
+    "MISSING",
+    "NO_TIME",
+    "UNCONFIRMED",
+    "WIRE",
+    "Connection",
+    "ConnectionEvent",
+    "Connections",
+    "Event",
+    "Unconfirmed",
+    "earliest",
+]
 
 NO_TIME: Final = -1
 """The time of what has none."""
@@ -20,6 +33,8 @@ WIRE: Final = "wire"
 """The kind of observer that a packet capture is."""
 MISSING: Final = "missing"
 """A capture lacks bytes of a side."""
+UNCONFIRMED: Final = "unconfirmed"
+"""Event: from its time on, what a side sent may not have left."""
 ENDS: Final = ("finished", "closed", "reset")
 """Events that end a connection."""
 
@@ -30,7 +45,7 @@ class ConnectionEvent(msgspec.Struct, gc=False):
     connection_id: bytes
     ts: int
     what: str
-    """`seen`, `opened`, `finished`, `closed`, `reset` or `missing`."""
+    """`seen`, `opened`, `finished`, `closed`, `reset`, `missing` or `unconfirmed`."""
     by: str
     """`client`, `server`, or empty."""
     source: str
@@ -38,6 +53,30 @@ class ConnectionEvent(msgspec.Struct, gc=False):
     transport: str
     observer_kind: str = ""
     """`client` or `server`: a recording peer; `wire`: a packet capture; empty if unknown."""
+    detail: str = ""
+
+
+class Unconfirmed(msgspec.Struct, gc=False, array_like=True):
+    """What a side sent last on a connection, and had not left its machine when the connection broke."""
+
+    to_server: bool
+    since: int
+    """Time of the record in which it begins."""
+    confirmed: int
+    """Bytes sent since then that did leave, and were not seen so far."""
+
+    @classmethod
+    def of(cls, event: ConnectionEvent) -> Unconfirmed:
+        """What an event `unconfirmed` says; its detail is `bytes=… confirmed=…`."""
+        confirmed = event.detail.rpartition("confirmed=")[2]
+        return cls(event.by == "client", event.ts, int(confirmed) if confirmed.isdigit() else 0)
+
+    def has(self, ts: int, length: int, *, to_server: bool) -> bool:
+        """Whether the next message on the connection is part of it."""
+        if to_server is not self.to_server or ts < self.since:
+            return False
+        self.confirmed -= length
+        return self.confirmed < 0
 
 
 class Event(msgspec.Struct, gc=False, order=True, array_like=True):

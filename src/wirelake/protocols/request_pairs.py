@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import msgspec
 
 from wirelake.protocols.analyzer import NO_TIME, Exchange, Part, SeenMessage, SessionAnalyzer
+from wirelake.protocols.connections import UNCONFIRMED, ConnectionEvent
 from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.used_ids import UsedKeys, UsedNumbers
 
@@ -143,6 +144,14 @@ class RequestPairs(msgspec.Struct):
             self.of_server, self.server_forgotten = kept, True
         return [_unanswered(by_client, correlation_id, request) for correlation_id, request in oldest]
 
+    def drop(self, since: int, *, by_client: bool) -> None:
+        """Forget requests of that side that were sent later: they had not left."""
+        pending = {word: one for word, one in (self.of_client if by_client else self.of_server).items() if one.sent.ts <= since}
+        if by_client:
+            self.of_client = pending
+        else:
+            self.of_server = pending
+
     def unanswered(self) -> list[Exchange]:
         """The exchanges of all requests that still wait; none waits afterwards."""
         found = [
@@ -164,6 +173,13 @@ class PairingAnalyzer(SessionAnalyzer):
     pairs: RequestPairs = msgspec.field(default_factory=RequestPairs)
     is_used: bool | None = None
     """In bulk: whether the identifier of the next message was used before; None: `message` finds out."""
+
+    def event(self, event: ConnectionEvent) -> None:
+        """See `SessionAnalyzer`. An event that comes after its messages is about those that wait."""
+        SessionAnalyzer.event(self, event)
+        if event.what == UNCONFIRMED:
+            lost = self.unconfirmed[event.connection_id]
+            self.pairs.drop(lost.since if lost.confirmed else lost.since - 1, by_client=lost.to_server)
 
     def end(self) -> None:
         """See `SessionAnalyzer`."""

@@ -33,6 +33,8 @@ class MemoryStream:
         self._broken = False
         self._changed = asyncio.Event()
         self._other: MemoryStream = self
+        self.abandoned = 0
+        """See Stream: what the other end had not taken."""
 
     async def receive(self) -> bytes:
         """See Stream; gives at most `cut` bytes at a time."""
@@ -51,6 +53,8 @@ class MemoryStream:
         if not (self._finished or self._broken or self._other._closed):
             self._other._incoming += data
             self._other._changed.set()
+        else:
+            self.abandoned += len(data)
 
     @property
     def congested(self) -> bool:
@@ -88,6 +92,7 @@ class MemoryStream:
         """See Stream; what is closed already stays as it is."""
         for end in (self, self._other) if not self._closed else ():
             end._broken = True
+            end._other.abandoned += len(end._incoming)
             end._incoming.clear()
             end._changed.set()
 

@@ -43,6 +43,13 @@ class Stream(Protocol):
     def unacknowledged(self) -> int:
         """Bytes that the system has not sent, or not seen acknowledged; 0 where that is unknown."""
 
+    @property
+    def abandoned(self) -> int:
+        """Bytes given to `send` that had not left this machine when the connection broke or was aborted; 0 before that.
+
+        It is an upper bound where the system cannot tell. Streams with an envelope count its bytes, too.
+        """
+
     async def drain(self) -> None:
         """Wait until what is queued is below the mark. Raises OSError if the connection broke."""
 

@@ -42,6 +42,8 @@ _CLIENT_CERTIFICATE: Final = ("alert certificate required", "alert unknown ca", 
 
 With TLS 1.3 they come after the client's handshake.
 """
+_ACKED: Final = struct.Struct("@120xQ")
+"""What `TCP_INFO` says on Linux, up to the bytes that were acknowledged."""
 _INT: Final = struct.Struct("@i")
 _ZERO: Final = bytes(_INT.size)
 
@@ -54,6 +56,14 @@ class TcpStream(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.kind = "tcp"
+        self.abandoned = 0
+        """See Stream. After a reset inside TLS the system's own queue is unknown, and counts as sent."""
+        self._written = 0
+        """Bytes given to the transport."""
+        self._queued = 0
+        """Bytes that waited here after the last of them: a reset throws away what still does."""
+        self._acked = 0
+        """Bytes that the system had seen acknowledged before ours."""
         self.local: Address = ("unknown", 0)
         self.remote: Address = ("unknown", 0)
         self._loop = asyncio.get_running_loop()
@@ -119,8 +129,12 @@ class TcpStream(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         """See Stream."""
-        if not self._is_finished and not self._transport.is_closing():
-            self._transport.write(data)
+        if self._is_finished or self._transport.is_closing():
+            self.abandoned += len(data)
+            return
+        self._transport.write(data)
+        self._written += len(data)
+        self._queued = self._transport.get_write_buffer_size()
 
     @property
     def unsent(self) -> int:
@@ -130,13 +144,7 @@ class TcpStream(asyncio.Protocol):
     @property
     def unacknowledged(self) -> int:
         """See Stream: known on Linux."""
-        if self._transport.is_closing():  # its descriptor may belong to another file by now
-            return 0
-        try:
-            size: int = _INT.unpack(fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, _ZERO))[0]
-        except (AttributeError, OSError, ValueError):  # another system
-            return 0
-        return size
+        return 0 if self._transport.is_closing() else self._in_system()  # its descriptor may belong to another file by now
 
     async def drain(self) -> None:
         """See Stream."""
@@ -173,6 +181,8 @@ class TcpStream(asyncio.Protocol):
 
     def abort(self) -> None:
         """See Stream."""
+        if not self._is_lost:
+            self._abandon(self._transport.get_write_buffer_size() + self._in_system())
         self._transport.abort()
 
     # Calls of asyncio.
@@ -186,6 +196,7 @@ class TcpStream(asyncio.Protocol):
             self.kind = "tls"
         self.local = _address(transport.get_extra_info("sockname"))
         self.remote = _address(transport.get_extra_info("peername"))
+        self._acked = self._acknowledged() or 0
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
@@ -205,6 +216,8 @@ class TcpStream(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection is closed."""
+        if error is not None and not self._is_lost:
+            self._abandon(self._unacked())
         self._error, self._is_lost = self._error or error, True
         self.congested = False
         self._end()
@@ -218,9 +231,37 @@ class TcpStream(asyncio.Protocol):
     def resume_writing(self) -> None:
         """A quarter of that is left."""
         self.congested = False
+        self._queued = self._transport.get_write_buffer_size()
         self._wake_writers()
 
     # Inside.
+
+    def _abandon(self, size: int) -> None:
+        """Count what did not leave: once, by whatever ends the connection first."""
+        self.abandoned += max(0, min(size, self._written))
+        self._written = 0
+
+    def _in_system(self) -> int:
+        """Bytes in the system's queue; 0 where that is unknown."""
+        try:
+            size: int = _INT.unpack(fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, _ZERO))[0]
+        except (AttributeError, OSError, ValueError):  # another system, or the socket is closed
+            return 0
+        return size
+
+    def _unacked(self) -> int:
+        """What was not acknowledged when the connection broke. The transport has thrown away its own queue by now."""
+        acked = self._acknowledged() if self.kind == "tcp" else None
+        return self._queued + self._in_system() if acked is None else self._written - (acked - self._acked)
+
+    def _acknowledged(self) -> int | None:
+        """Bytes that the other system acknowledged; None where that is unknown."""
+        try:
+            known = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKED.size)
+            acked: int = _ACKED.unpack(known)[0]
+        except (AttributeError, OSError, struct.error):  # another system, another kind of socket, or it is closed
+            return None
+        return acked
 
     def _join(self) -> bytes:
         """As much as was asked for of what arrived."""

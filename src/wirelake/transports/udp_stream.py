@@ -61,6 +61,8 @@ class DatagramStream:
     congested = False
     unsent = 0
     unacknowledged = 0
+    abandoned = 0
+    """See Stream: the system has every datagram at once."""
 
     def __init__(self, endpoint: udp.UdpEndpoint, remote: Address) -> None:
         self.local = endpoint.local

@@ -135,6 +135,11 @@ class WebSocketStream:
         """See Stream."""
         return self._inner.unacknowledged
 
+    @property
+    def abandoned(self) -> int:
+        """See Stream."""
+        return self._inner.abandoned
+
     async def drain(self) -> None:
         """See Stream."""
         await self._inner.drain()

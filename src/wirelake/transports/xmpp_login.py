@@ -139,6 +139,11 @@ class XmppStream:
         """See Stream: unknown for a login."""
         return 0
 
+    @property
+    def abandoned(self) -> int:
+        """See Stream: unknown for a login."""
+        return 0
+
     async def drain(self) -> None:
         """See Stream."""
         await self._owner.drain()

@@ -151,7 +151,10 @@ class FlowEvent(msgspec.Struct, frozen=True, gc=False):
     ts: int
     offset: int
     what: str
-    """`opened`, `finished` (one side sent its last byte), `closed` or `reset`."""
+    """`opened`, `finished` (one side sent its last byte), `closed`, `reset` or `unconfirmed`.
+
+    `unconfirmed`: from `ts` on, what this side sent may not have left its machine.
+    """
     by: str
     """`client`, `server`, or empty if unknown."""
     detail: str = ""

@@ -8,7 +8,7 @@ rotated recording nothing of the file before.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,6 +26,8 @@ __all__ = ["MAX_MEANINGS", "Meaning", "RecordingReader", "intern", "tags_size"]
 
 MAX_PORT: Final = 0xFFFF
 """The highest port; a tag has four bytes for one."""
+MAX_DIGITS: Final = 18
+"""Digits of a number that a recording may have: it fits into eight bytes."""
 MAX_MEANINGS: Final = 65_536
 """Distinct tags whose meaning is cached; beyond this, the cache is cleared."""
 
@@ -102,6 +104,17 @@ def intern(data: Any, records: Any, table: Any, numbers: Any, places: Any) -> in
     return distinct
 
 
+class Unconfirmed(NamedTuple):
+    """The end of what a recording peer sent, which had not left its machine when the connection broke."""
+
+    by: str
+    """The recording side."""
+    since: int
+    """Time of the record in which it begins, in microseconds since 1970."""
+    detail: str
+    """See `unconfirmed_part`."""
+
+
 class Meaning(msgspec.Struct, frozen=True):
     """The meaning of tags for the records behind them."""
 
@@ -111,6 +124,8 @@ class Meaning(msgspec.Struct, frozen=True):
     event: str = ""
     by: str = ""
     detail: str = ""
+    unconfirmed: Unconfirmed | None = None
+    """What was recorded as sent, and had not left when the connection ended."""
     unrecognised: Unrecognised | None = None
     """The peers, if the protocol is not known."""
     fault: str = ""
@@ -176,6 +191,9 @@ class RecordingReader:
         for record, number in zip(records[happened].tolist(), numbers[happened].tolist(), strict=True):
             meaning = meanings[number]
             event = (meaning.event, meaning.by, meaning.detail, record[START])
+            if (lost := meaning.unconfirmed) is not None:
+                before = ("unconfirmed", lost.by, lost.detail, record[START])
+                events.append(FlowEvent(int(flow_of[number]), lost.since, base + record[START], *before))
             events.append(FlowEvent(int(flow_of[number]), record[TS], base + record[START], *event))
         return Block(source, memoryview(window)[:used], segments, origins, list(flows), events)
 
@@ -230,4 +248,13 @@ class RecordingReader:
         if what not in _EVENTS:
             return Meaning(flow, to_server)
         by = "client" if what == "opened" else words.get("by", "")
-        return Meaning(flow, to_server, what, by if by in ("client", "server") else "", words.get("how", ""))
+        by = by if by in ("client", "server") else ""
+        return Meaning(flow, to_server, what, by, words.get("how", ""), _unconfirmed(words, role) if role != "wire" else None)
+
+
+def _unconfirmed(words: Mapping[str, str], role: str) -> Unconfirmed | None:
+    """Return what the words of a closing record say of bytes that had not left; None if that is nothing, or no number."""
+    size, since, confirmed = (words.get(name, "") for name in ("unconfirmed", "since", "confirmed"))
+    if not all(word.isascii() and word.isdigit() and len(word) <= MAX_DIGITS for word in (size, since, confirmed)):
+        return None
+    return Unconfirmed(role, int(since), f"bytes={int(size)} confirmed={int(confirmed)}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from wirelake.capture.record.exported_pdu import RECEIVED, SENT, Tags, build, info_text, is_address
 
@@ -20,6 +21,9 @@ Dialect = Callable[[], Sequence[str] | None]
 None: not known yet.
 """
 
+MOST_CHUNKS: Final = 256
+"""Chunks whose size and time are remembered, to say what was unconfirmed at the end; beyond it neighbours are joined."""
+
 Sizes = Callable[[], Iterable[int]]
 """Returns the sizes of the frames in a chunk, in order.
 
@@ -31,6 +35,19 @@ LONGEST_WORD: Final = 200
 
 _PORT_TYPES: Final = {"tcp": 2, "tls": 2, "websocket": 2, "xmpp": 2, "udp": 3, "quic": 3, "dtls": 3}
 _SAID_BY_PORT_TYPE: Final = frozenset(["tcp", "udp"])
+
+
+class _Chunk(NamedTuple):
+    """Bytes that were sent, and recorded with these times."""
+
+    first: int
+    """Microseconds since 1970."""
+    last: int
+    size: int
+
+    def joined(self, last: int, size: int) -> _Chunk:
+        """Return one chunk of this and the next."""
+        return _Chunk(self.first, max(self.last, last), self.size + size)
 
 
 class Connection:
@@ -59,6 +76,8 @@ class Connection:
             "transport": "" if transport in _SAID_BY_PORT_TYPE else transport,
         }
         self._dialect = dialect
+        self._sent: deque[_Chunk] = deque()
+        """What was sent last: at most `MOST_CHUNKS`."""
         self._frame_tags: dict[int, bytes] = {}
         """Direction -> the tags of its records, once the dialect is known."""
         self._local_is: str = role
@@ -66,7 +85,15 @@ class Connection:
 
     def sent(self, data: bytes | bytearray | memoryview, sizes: Sizes | None = None) -> None:
         """Record whole frames that the recording side sent."""
-        self._recorder._write_frames(self._frame_tags.get(SENT) or self._begin(SENT), data, sizes)
+        first, last = self._recorder._write_frames(self._frame_tags.get(SENT) or self._begin(SENT), data, sizes)
+        chunks = self._sent
+        if chunks and first <= chunks[-1].last:
+            chunks[-1] = chunks[-1].joined(last, len(data))
+            return
+        chunks.append(_Chunk(first, last, len(data)))
+        if len(chunks) > MOST_CHUNKS:
+            pairs = zip(*[iter(chunks)] * 2, strict=False)
+            self._sent = deque([*(one.joined(other.last, other.size) for one, other in pairs), *([chunks[-1]] * (len(chunks) % 2))])
 
     def received(self, data: bytes | bytearray | memoryview, sizes: Sizes | None = None) -> None:
         """Record whole frames that the recording side received."""
@@ -76,9 +103,25 @@ class Connection:
         """Record that one side has sent its last byte."""
         self._event(SENT if by == self._local_is else RECEIVED, event="finished", by=by)
 
-    def closed(self, how: str) -> None:
-        """Record that the connection is over, and how: `bye`, `eof`, `timeout`, …"""
-        self._event(SENT, event="closed", how=how[:LONGEST_WORD])
+    def closed(self, how: str, by: str = "", *, is_reset: bool = False, unconfirmed: int = 0) -> None:
+        """Record that the connection is over, how (`bye`, `eof`, `timeout`, …), and which side ended it; empty: unknown.
+
+        `unconfirmed` bytes, the last of those sent, had not left this machine by then.
+        """
+        words = {"event": "reset" if is_reset else "closed", "how": how[:LONGEST_WORD], "by": by}
+        if unconfirmed:
+            since, confirmed = self._boundary(unconfirmed)
+            words |= {"unconfirmed": str(unconfirmed), "since": str(since), "confirmed": str(confirmed)}
+        self._event(SENT if by in ("", self._local_is) else RECEIVED, **words)
+
+    def _boundary(self, unconfirmed: int) -> tuple[int, int]:
+        """Return the time of the record in which the last so many bytes begin, and how many sent since then come before them."""
+        size = 0
+        for chunk in reversed(self._sent):
+            size += chunk.size
+            if size >= unconfirmed:
+                return chunk.first, size - unconfirmed
+        return (self._sent[0].first if self._sent else 0), 0
 
     def flush(self) -> None:
         """Write what was recorded so far; a failure is raised when the recorder is closed."""

@@ -185,47 +185,54 @@ class Recorder:
                 raise
             error.add_note(f"and the recording failed: {failure}")
 
-    def _write_frames(self, tags: bytes, data: bytes | bytearray | memoryview, sizes: Sizes | None) -> None:
-        """Write one record, or several if the chunk is too long for Wireshark and the caller knows its frames."""
+    def _write_frames(self, tags: bytes, data: bytes | bytearray | memoryview, sizes: Sizes | None) -> tuple[int, int]:
+        """Write one record, or several if the chunk is too long for Wireshark and the caller knows its frames.
+
+        Returns the times of the first and the last.
+        """
         if len(data) <= self._max_record or sizes is None:
-            self._write(tags, data)
-            return
+            at = self._write(tags, data)
+            return at, at
+        times = []
         view, start, end = memoryview(data), 0, 0
         for size in sizes():
             if end > start and end + size - start > self._max_record:
-                self._write(tags, view[start:end])
+                times.append(self._write(tags, view[start:end]))
                 start = end
             end = min(end + size, len(view))
         if start < len(view):
-            self._write(tags, view[start:])
+            times.append(self._write(tags, view[start:]))
+        return times[0], times[-1]
 
-    def _write(self, tags: bytes, data: bytes | bytearray | memoryview) -> None:
-        """Append one record, tags and payload, to what waits; write when enough waits."""
+    def _write(self, tags: bytes, data: bytes | bytearray | memoryview) -> int:
+        """Append one record, tags and payload, to what waits; write when enough waits. Returns its time in microseconds."""
         with self._lock:
             if self._descriptor < 0 and self._watch is None:
-                return
+                return 0
             now = self._clock()
             size = len(tags) + len(data)
             block = PACKET_OVERHEAD + size + (-size & 3)
             if self._watch is not None and block <= MAX_RECORD:
                 self._watch(b"".join((packet_head(now // 1000, size), tags, data, packet_tail(size))))
+            at = now // 1000
             if self._descriptor < 0:
-                return
+                return at
             if block > MAX_RECORD:
                 self._fail(f"a frame of {len(data)} bytes is over the {MAX_RECORD} bytes of a record")
-                return
+                return at
             if self._is_due(block, now):
                 self._rotate()
                 if self._descriptor < 0:
-                    return
+                    return at
             # A caller may reuse its buffer: only bytes may wait as they are.
-            self._waiting += (packet_head(now // 1000, size), tags, data if isinstance(data, bytes) else bytes(data), packet_tail(size))
+            self._waiting += (packet_head(at, size), tags, data if isinstance(data, bytes) else bytes(data), packet_tail(size))
             self._waiting_bytes += block
             self._size += block
             if self._waiting_bytes >= self._flush_bytes or self._flush_seconds <= 0:
                 self._drain()
             elif self._cancel_timer is None:
                 self._plan_flush()
+            return at
 
     def _plan_flush(self) -> None:
         try:

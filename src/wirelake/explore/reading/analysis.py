@@ -340,7 +340,10 @@ class Analysis:
             if events and self._sessions.pop(connection_id, None) is not None:  # the link was there before: it gets this connection, too
                 for event in events:
                     analyzer.event(event)
-        analyzer.message(seen)
+        if analyzer.unconfirmed:
+            message.is_unconfirmed = not analyzer.watch(seen)
+        else:
+            analyzer.message(seen)
         if not analyzer.exchanges and not analyzer.findings:
             return ()
         after: list[Record] = []

@@ -83,6 +83,8 @@ def _message_text(message: Message) -> str:
     parts.append(f"{message.size} B")
     if message.status == "faulty":
         parts.append(f"faulty: {message.fault}")
+    if message.is_unconfirmed:
+        parts.append("unconfirmed: it had not left when the connection broke")
     if message.verified is not None:
         parts.append("verified" if message.verified else "not verified")
     if message.answers:
@@ -233,6 +235,8 @@ def _message_json(message: Message) -> dict[str, object]:
         "fault": message.fault,
         "verified": message.verified,
     }
+    if message.is_unconfirmed:
+        shown["unconfirmed"] = True
     if message.violations:
         shown["rules"] = [broken.rule for broken in message.violations]
         shown["clauses"] = [broken.clause for broken in message.violations]
@@ -321,6 +325,7 @@ FIELDS: Final[dict[str, Callable[[Message], object]]] = {
     "status": lambda message: message.status,
     "fault": lambda message: message.fault,
     "verified": lambda message: message.verified,
+    "unconfirmed": lambda message: message.is_unconfirmed or None,
     "rules": lambda message: [broken.rule for broken in message.violations],
     "clauses": lambda message: [broken.clause for broken in message.violations],
     "answers": _numbers,

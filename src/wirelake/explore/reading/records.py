@@ -109,6 +109,8 @@ class Message(msgspec.Struct, gc=False):
     ends: Ends = NOWHERE
     answers: tuple[Answer, ...] = ()
     violations: tuple[Broken, ...] = ()
+    is_unconfirmed: bool = False
+    """It had not left its sender when the connection broke, as far as was known when it was read."""
     own: dict[str, object] | None = None
     """Every field of the protocol's own table, if it was asked for."""
     raw: bytes | None = None
@@ -135,6 +137,8 @@ def _latency(message: Message) -> float | None:
 
 
 def _statuses(message: Message) -> str | list[str]:
+    if message.is_unconfirmed:
+        return [message.status, "unconfirmed"]
     return [message.status, *(answer.status for answer in message.answers)] if message.answers else message.status
 
 

@@ -40,12 +40,15 @@ _LOW, _HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-def topology_of(connection_index: pa.Table) -> pa.Table:
+def topology_of(connection_index: pa.Table, unconfirmed: pa.Table | None = None) -> pa.Table:
     """Add up the connection index for every pair of peers; rows are ordered by protocol, client and server.
 
+    `unconfirmed` has rows that take messages out of its sums.
     Columns beyond those of the index are ignored. A connection that was not seen opening or passing counts for no pair.
     """
     known = views(connection_index)
+    if unconfirmed is not None:
+        connection_index = pa.concat_tables([connection_index, unconfirmed])
     connection_index = counted(resolved(connection_index, known), known)
     rows = connection_index.select(_USED).cast(pa.schema([CONNECTION_INDEX.schema.field(name) for name in _USED]))
     ends = _ends(rows)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from wirelake.errors import LakeError, UsageError
-from wirelake.lake.gold import fold_frames, topology
+from wirelake.lake.gold import fold_frames, topology, traffic
 from wirelake.lake.gold.fold.work import FOLDED
 from wirelake.lake.gold.incremental import connection_index, minute_index
 from wirelake.lake.gold.view_frames import counted_messages, views_of
@@ -38,16 +38,23 @@ def _sums(build: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
     return built
 
 
-def _counted_minutes(connection_index: DataFrame, **inputs: DataFrame) -> DataFrame:
-    """The minute index, without messages of views that are not primary."""
+def _counted_minutes(connection_index: DataFrame, traffic: DataFrame, quarantine: DataFrame) -> DataFrame:
+    """The minute index, without messages of views that are not primary, and without unconfirmed ones."""
     known = views_of(connection_index)
-    return _sums(minute_index.build)(**{name: counted_messages(rows, known) for name, rows in inputs.items()})
+    return _sums(minute_index.build)(messages=counted_messages(traffic, known), quarantine=counted_messages(quarantine, known))
+
+
+def _pairs(traffic: DataFrame, **inputs: DataFrame) -> DataFrame:
+    """What topology adds up, without unconfirmed messages."""
+    index = inputs.pop("connection_index")
+    return topology.pairs(index, _sums(connection_index.build)(messages=traffic, **inputs))
 
 
 _STEPS: Final[dict[str, tuple[tuple[str, ...], Callable[..., DataFrame]]]] = {
     "connection_index": (connection_index.INPUTS, _sums(connection_index.build)),
-    "minute_index": ((*minute_index.INPUTS, "connection_index"), _counted_minutes),
-    "pairs": (("connection_index",), topology.pairs),
+    "traffic": (traffic.INPUTS, traffic.traffic),
+    "minute_index": (("traffic", "quarantine", "connection_index"), _counted_minutes),
+    "pairs": (("connection_index", "traffic", "connections", "quarantine"), _pairs),
     **{table.name: (fold_frames.INPUTS, partial(fold_frames.fold_frames, table.name)) for table in FOLDED},
 }
 """What is built otherwise than by the module of its name: from what, and how."""

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from wirelake.lake.gold.incremental.minute_index import minute
+from wirelake.lake.gold.uncounted import UNCOUNTED
 from wirelake.lake.tables import exchanges as exchanges_table
 from wirelake.lake.tables import violations as violations_table
 from wirelake.lake.tables.metrics import KEYS, TABLE
@@ -24,9 +25,6 @@ INPUTS: Final = ("minute_index", "exchanges", "violations")
 TOLD: Final = ((exchanges_table.TABLE, "requested"), (violations_table.TABLE, "ts"))
 """Gold tables that minutes are computed from, and the column with the time."""
 
-
-UNCOUNTED: Final = ["minute", "protocol", "subject", "messages", "bytes", "errors", "quarantined"]
-"""Columns of sums that are subtracted: messages of views that are not primary."""
 
 COLUMNS: Final = ("protocol", "subject", "requested", "latency_us", "late", "cancelled", "ts", "severity")
 """Columns of these tables that minutes are computed from."""

@@ -20,12 +20,12 @@ __all__ = ["INPUTS", "TABLE", "build", "pairs"]
 INPUTS: Final = ("pairs",)
 
 
-def pairs(connection_index: DataFrame) -> DataFrame:
+def pairs(connection_index: DataFrame, left: DataFrame) -> DataFrame:
     """Rows of the index with the `client` and `server` they count for.
 
-    A connection that was not seen opening or passing counts for none.
+    A connection that was not seen opening or passing counts for none. `left` has the sums of the index without unconfirmed messages.
     """
-    rows = counted_messages(connection_index, views_of(connection_index))
+    rows = counted_messages(left, views_of(connection_index))
     ends = (
         rows.where("direction IS NULL AND last_seen IS NOT NULL")  # what happened to connections
         .groupBy("connection_id")

@@ -17,11 +17,13 @@ from wirelake.lake.tables.index import MINUTE_INDEX
 from wirelake.lake.tables.schema import TIME, Table
 from wirelake.lake.views import Views, apart
 
-__all__ = ["uncounted_minutes"]
+__all__ = ["UNCOUNTED", "uncounted_minutes"]
 
 _MINUTE_US: Final = 60_000_000
 _SUMS: Final = ("messages", "bytes", "errors", "quarantined")
 _KEYS: Final = ("minute", "protocol", "subject")
+UNCOUNTED: Final = [*_KEYS, *_SUMS]
+"""Columns of sums that `metrics` subtracts: of messages of views that are not primary, and of unconfirmed ones."""
 _COLUMNS: Final = {
     messages.TABLE.name: ["session_id", "connection_id", "observer", "ts", "protocol", "subject", "size", "status"],
     quarantine.TABLE.name: ["session_id", "connection_id", "observer", "ts", "protocol"],
@@ -44,7 +46,7 @@ def uncounted_minutes(
         is_before = pc.fill_null(pc.less(rows["last_seen"], first), False)
         rows = rows.filter(pc.invert(pc.or_(is_before, pc.fill_null(pc.greater_equal(rows["first_seen"], last), False))))
     parts = [part for table in (messages.TABLE, quarantine.TABLE) for part in _parts(lake, table, rows, known, near)]
-    empty = MINUTE_INDEX.schema.empty_table().select([*_KEYS, *_SUMS])
+    empty = MINUTE_INDEX.schema.empty_table().select(UNCOUNTED)
     if not parts:
         return empty
     found = pa.concat_tables(parts).group_by(list(_KEYS), use_threads=False).aggregate([(name, "sum") for name in _SUMS])

@@ -27,10 +27,13 @@ TABLE: Final = Table(
                 "what",
                 pa.string(),
                 "The event: `seen` (its first bytes in a source), `opened`, `finished` (one side sent its last byte), `closed`, `reset` or"
-                " `missing` (the capture lacks bytes of a side).",
+                " `missing` (the capture lacks bytes of a side), or `unconfirmed` (from `ts` on, what `by` sent had not left its"
+                " machine when the connection broke).",
             ),
             column("by", pa.string(), "The side that caused it: `client`, `server`, or empty if unknown."),
-            column("detail", pa.string(), "More that the capture has about the event, if anything."),
+            column(
+                "detail", pa.string(), "How it was closed; of `unconfirmed`: `bytes=N confirmed=K`, all but the first K bytes since `ts`."
+            ),
             column("transport", pa.string(), "`tcp`, `tls`, `udp`, …"),
             column("client_address", pa.string(), "Address of the side that opened the connection."),
             column("client_port", pa.int32(), "Port of the side that opened the connection."),

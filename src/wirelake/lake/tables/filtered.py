@@ -20,6 +20,7 @@ FILTERED: Final = (
     "kind",
     "subject",
     "status",
+    "what",
     "severity",
     "rule",
     "fault",

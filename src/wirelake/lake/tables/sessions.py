@@ -46,6 +46,11 @@ TABLE: Final = Table(
             column("messages_to_client", pa.int64(), "Messages the server sent."),
             column("bytes_to_server", pa.int64(), "Bytes of the messages the client sent."),
             column("bytes_to_client", pa.int64(), "Bytes of the messages the server sent."),
+            column(
+                "unconfirmed",
+                pa.int64(),
+                "Messages that were recorded as sent, and had not left when their connection broke; not in the counts before.",
+            ),
             column("requests", pa.int64(), "Requests made by either side."),
             column(
                 "answered", pa.int64(), "Requests that were answered, late ones included, at least confirmed, or killed by their sender."

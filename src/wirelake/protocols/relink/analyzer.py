@@ -149,6 +149,18 @@ class Analyzer(SessionAnalyzer):
         else:
             self._any(message, wire, cursor)
 
+    def unsent(self, message: SeenMessage) -> None:
+        """See `SessionAnalyzer`. Its channel counts it: the sender repeats it, or the other side has it nevertheless (RELINK-14)."""
+        assert isinstance(message, Seen)  # noqa: S101 - see MESSAGE
+        cursor = CURSORS.get(message.type_name)
+        if cursor is None or not _BY_SENDER[cursor]:
+            return
+        half, found = self.client if message.to_server else self.server, len(self.findings)
+        half.attempts = 0
+        self.message(message)
+        half.attempts = 1
+        del self.findings[found:]
+
     def _any(self, message: Seen, wire: Wire, cursor: int | None) -> None:
         """What may be wrong by itself, or change the state of the connection."""
         name, fault = message.type_name, message.fault

@@ -46,7 +46,8 @@ class Delivery(msgspec.Struct, gc=False, array_like=True):
 
     number: int
     sent: Part
-    attempts: int = 1
+    attempts: int
+    """How often it was sent and left its sender."""
     decision: str = ""
     """`commit` or `rollback`; empty: none yet."""
     consumed: Part | None = None
@@ -112,8 +113,11 @@ class Deliveries(msgspec.Struct, array_like=True):
             return waiting.decision == _ROLLBACK
         return self.rolled_back[0] <= number <= self.rolled_back[1]
 
-    def send(self, number: int, part: Part) -> list[Delivery] | None:
-        """A message, or its repetition. Returns what is forgotten: messages of the channel before, or the oldest of too many."""
+    def send(self, number: int, part: Part, attempts: int) -> list[Delivery] | None:
+        """A message, or its repetition. Returns what is forgotten: messages of the channel before, or the oldest of too many.
+
+        `attempts` is 1, or 0 if the message had not left when its connection broke.
+        """
         forgotten = None
         if self.is_over:
             if self.unresolved:
@@ -124,14 +128,15 @@ class Deliveries(msgspec.Struct, array_like=True):
         unresolved = self.unresolved
         if number > self.highest:
             self.highest = number
-            unresolved[number] = Delivery(number, part)
+            unresolved[number] = Delivery(number, part, attempts)
             if len(unresolved) > 2 * MOST:
                 oldest, self.unresolved = split_oldest(unresolved, MOST)
                 return [one for _, one in oldest]
             return forgotten
         again = unresolved.get(number)
         if again is not None:
-            again.attempts += 1
+            again.sent = again.sent if again.attempts else part
+            again.attempts += attempts
         return forgotten
 
     def cover(self, cursor: int, number: int | None, word: str, part: Part, *, transactional: bool) -> list[Delivery]:

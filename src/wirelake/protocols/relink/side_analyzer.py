@@ -42,6 +42,8 @@ class Half(msgspec.Struct):
     """Unresolved messages and reports of all channels; see `MAX_UNRESOLVED`."""
     has_forgotten: bool = False
     """Whether there were too many open channels."""
+    attempts: int = 1
+    """What a message that is sent counts: 0 while it is one that did not leave."""
 
     @property
     def is_full(self) -> bool:
@@ -62,7 +64,7 @@ class Half(msgspec.Struct):
         deliveries = channel.deliveries
         if number > deliveries.highest or deliveries.is_over:
             self.unresolved += 1
-        forgotten = deliveries.send(number, part)
+        forgotten = deliveries.send(number, part, self.attempts)
         certain = [] if forgotten is None else self.exchanges(forgotten, channel_id)
         return certain + self.limit() if self.unresolved > MAX_UNRESOLVED else certain
 
@@ -149,10 +151,13 @@ class Half(msgspec.Struct):
         self.unresolved -= len(resolved)
         exchanges = []
         for one in resolved:
+            if not one.attempts and one.answer is None:
+                continue  # it never left
             outcome, answer = one.outcome(transactional=transactional), one.result or one.consumed
+            attempts = max(one.attempts, 1)  # what is acknowledged did leave
             number, is_cancelled = one.number & LAST_SEQUENCE, outcome == ROLLED_BACK
             exchanges.append(
-                Exchange(by_client, f"{name}/{number}", name, one.sent, answer, None, is_cancelled, one.attempts, outcome, DELIVERY)
+                Exchange(by_client, f"{name}/{number}", name, one.sent, answer, None, is_cancelled, attempts, outcome, DELIVERY)
             )
         return exchanges
 

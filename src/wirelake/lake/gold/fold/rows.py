@@ -270,6 +270,13 @@ def session_row(
     """The row of `sessions` of a session, after its analyzer's `end`."""
     standing = analyzer.standing(newest)
     last, opened = _time(standing.last_seen), _time(standing.opened)
+    unsent, unsent_bytes = analyzer.unsent_messages, analyzer.unsent_bytes
+    sums = sums._replace(
+        messages_to_server=sums.messages_to_server - unsent[0],
+        messages_to_client=sums.messages_to_client - unsent[1],
+        bytes_to_server=sums.bytes_to_server - unsent_bytes[0],
+        bytes_to_client=sums.bytes_to_client - unsent_bytes[1],
+    )
     return {
         "session_id": session_id,
         "protocol": protocol,
@@ -281,6 +288,7 @@ def session_row(
         "client_version": standing.client_version,
         "server_version": standing.server_version,
         **sums._asdict(),
+        "unconfirmed": sum(unsent),
         "requests": analyzer.requests,
         "answered": analyzer.answered,
         "silences": standing.silences,

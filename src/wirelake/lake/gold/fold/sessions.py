@@ -229,12 +229,14 @@ class SessionFold:
 
     def _watch(self, session_id: bytes, analyzer: SessionAnalyzer, rows: pa.Table, coming: Iterator[SeenMessage] | None) -> None:
         """Let the analyzer see rows of its session."""
+        if coming is None and analyzer.unconfirmed:
+            coming = seen_messages(rows, self._analyzer.MESSAGE)
         if coming is None:
             columns = analyzer.PAIRS  # type: ignore[attr-defined]  # see `can_pair`
             for requests, answers in paired_exchanges(analyzer, rows):
                 self._rows_of(session_id).add_pairs(session_id, requests, answers, columns, self._facts[session_id].observed)
             return
-        watch = analyzer.message
+        watch = analyzer.watch if analyzer.unconfirmed else analyzer.message
         for message in islice(coming, rows.num_rows):
             watch(message)
 

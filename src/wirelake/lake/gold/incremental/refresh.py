@@ -37,7 +37,8 @@ from wirelake.lake.gold.incremental.fold_sessions import SecurityNeed, fold_sess
 from wirelake.lake.gold.incremental.judge_security import judge_security, plan_judgement
 from wirelake.lake.gold.incremental.rewrite import Rebuilding
 from wirelake.lake.gold.incremental.sum_minutes import sums_in_tasks
-from wirelake.lake.gold.uncounted import uncounted_minutes
+from wirelake.lake.gold.incremental.unconfirmed import connection_rows, minute_rows, unconfirmed_messages
+from wirelake.lake.gold.uncounted import UNCOUNTED, uncounted_minutes
 from wirelake.lake.session.start import set_for_now
 from wirelake.lake.sources.tables import frame, spark_schema
 from wirelake.lake.store import delta, gold_commit, journal, settings
@@ -46,7 +47,7 @@ from wirelake.lake.tables import ledger, security, violations
 from wirelake.lake.tables.catalog import GOLD
 from wirelake.lake.tables.index import CONNECTION_INDEX, MINUTE_INDEX
 from wirelake.lake.tables.schema import TIME, Table
-from wirelake.lake.views import resolved
+from wirelake.lake.views import counted, resolved
 
 if TYPE_CHECKING:
     from wirelake.protocols.event_mesh.security.trust import TrustStore
@@ -126,6 +127,7 @@ class _Refresh:
         self._scratch = scratch
         self._tell = tell
         self.tables = Rebuilding(lake)
+        self._unconfirmed = unconfirmed_messages(lake)
 
     def judge(self, keys: TrustStore | None) -> None:
         """Check all of history by these keys."""
@@ -195,6 +197,8 @@ class _Refresh:
         found = set(minutes(self._lake, what, changed))
         if what.changed:
             found |= set(self._uncounted(what, what.changed)["minute"].cast(pa.int64()).to_pylist())
+        is_affected = pc.is_in(self._unconfirmed["connection_id"], value_set=pc.unique(what.index["connection_id"]))
+        found |= set(minute_rows(self._unconfirmed.filter(is_affected))["minute"].cast(pa.int64()).to_pylist())
         return sorted(found)
 
     def _uncounted(self, what: Affected, sessions: Collection[bytes], chosen: Sequence[int] = ()) -> pa.Table:
@@ -215,7 +219,9 @@ class _Refresh:
         else:
             parts = [self._summed(table, column, chosen) for table, column in metrics.TOLD]
         others = [session_id for session_id, view in what.views.of_session.items() if not view.is_primary]
-        uncounted = self._uncounted(what, others, chosen) if others else MINUTE_INDEX.schema.empty_table()
+        uncounted = self._uncounted(what, others, chosen) if others else MINUTE_INDEX.schema.empty_table().select(UNCOUNTED)
+        lost = counted(resolved(self._unconfirmed, what.views), what.views)  # all messages of other views are among the others
+        uncounted = pa.concat_tables([uncounted, minute_rows(lost)])
         if self._rows_in(MINUTE_INDEX) + sum(rows.num_rows for rows in parts) <= DRIVER_ROWS:
             self._small_metrics(chosen, parts, uncounted)
         else:
@@ -255,7 +261,7 @@ class _Refresh:
     def _small_topology(self) -> None:
         """Rebuild all pairs of peers in this process."""
         index = delta.dataset(self._lake, CONNECTION_INDEX).to_table(filter=pads.field("batch") <= self._newest)
-        rows = topology_of(index)
+        rows = topology_of(index, connection_rows(self._unconfirmed, self._newest))
         keys = ["/".join(pair).encode() for pair in zip(*(rows[name].to_pylist() for name in topology.TABLE.grain), strict=True)]
         self.tables.replace_rows(topology.TABLE, rows, keys, _EVERY_SLOT, None)
 
@@ -264,7 +270,7 @@ class _Refresh:
         said = [frame(self._spark, self._lake, MINUTE_INDEX).where(sql.col("batch") <= self._newest)]
         said += [self.tables.afterwards(self._spark, table) for table, _ in metrics.TOLD]
         less = self._scratch / "uncounted.parquet"
-        pq.write_table(uncounted.select(metrics.UNCOUNTED), less)
+        pq.write_table(uncounted.select(UNCOUNTED), less)
         said.append(self._spark.read.parquet(f"file://{less.absolute()}"))
         times = ("minute", *(column for _, column in metrics.TOLD), "minute")
         slots = frozenset(slot(str(minute).encode()) for minute in changed)
@@ -290,7 +296,11 @@ class _Refresh:
 
     def _topology(self, *, is_all: bool) -> None:
         """Rebuild the pairs of peers with new traffic, by Spark SQL."""
-        rows = topology.pairs(frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest))
+        index = frame(self._spark, self._lake, CONNECTION_INDEX).where(sql.col("batch") <= self._newest)
+        less = self._scratch / "unconfirmed.parquet"
+        pq.write_table(connection_rows(self._unconfirmed, self._newest), less)
+        left = index.unionByName(self._spark.read.schema(spark_schema(CONNECTION_INDEX)).parquet(f"file://{less.absolute()}"))
+        rows = topology.pairs(index, left)
         grain = list(topology.TABLE.grain)
         slots: Collection[int] = _EVERY_SLOT
         others: Callable[[DataFrame], DataFrame] | None = None
