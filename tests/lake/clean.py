@@ -48,7 +48,7 @@ def yamp(dice: random.Random) -> list[Said]:
     for _ in range(dice.randrange(5, 30)):
         side, uid, progressive = dice.randrange(2), dice.randbytes(16), dice.randrange(2)
         said.append((now, side, speech.request(uid=uid, progressive=progressive)))
-        steps = [speech.response(uid, speech.PROGRESS, uid=dice.randbytes(16))] * (2 * progressive)
+        steps = [speech.response(uid, speech.PROGRESS, uid=dice.randbytes(16)) for _ in range(2 * progressive)]
         steps += [speech.response(uid, dice.choice((speech.DONE, speech.ERROR)), uid=dice.randbytes(16))] * (dice.random() < 0.9)
         at = now
         for step in steps:

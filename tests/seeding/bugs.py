@@ -257,10 +257,10 @@ BUGS: Final = (
         ("capture/test_growing.py",),
     ),
     Bug(
-        "recorder-overwrites-a-rotated-file",
+        "recorder-truncates-a-file-that-is-there",
         "capture/record/recorder.py",
-        "if self._overwrite or not path.exists():",
-        "if True:",
+        "flags | os.O_CREAT | os.O_EXCL",
+        "flags | os.O_CREAT | os.O_TRUNC",
         ("capture/test_recorder.py",),
     ),
     # The lake: decoding, store, gold, jobs.

@@ -79,6 +79,13 @@ class Counter:
         self.unrecognised = 0
         """Bytes."""
 
+    def handed_on(self, record: Record) -> None:
+        """A record is given to the reader: it may stop in the middle of a block."""
+        if isinstance(record, Violation):
+            self.violations += record.severity in VIOLATIONS
+        elif isinstance(record, Unanswered):
+            self.unanswered += 1
+
 
 class _Lost(NamedTuple):
     """What the decoder could not read."""
@@ -156,6 +163,11 @@ class Analysis:
 
         A broken rule that only later messages of the block prove comes after the message that broke it.
         """
+        for record in self._in_order(rows, raw):
+            self._counter.handed_on(record)
+            yield record
+
+    def _in_order(self, rows: Batches, raw: Iterator[bytes] | None) -> Iterator[Record]:
         found = list(self._records(rows, raw))
         late: dict[int, list[Violation]] = {}
         for one in found:
@@ -193,7 +205,9 @@ class Analysis:
     def end(self) -> Iterator[Record]:
         """Nothing more comes: end all sessions."""
         for session_id in list(self._sessions):
-            yield from self._end(session_id)
+            for record in self._end(session_id):
+                self._counter.handed_on(record)
+                yield record
 
     def overdue(self, now: int) -> Iterator[Record]:
         """Rules that are broken because something did not come until `now`, in microseconds since 1970.
@@ -377,7 +391,6 @@ class Analysis:
         faults = protocols.get(session.protocol).faults.__members__
         rule = faults.get(finding.rule)
         severity = "error" if rule is None else rule.severity.label
-        self._counter.violations += severity in VIOLATIONS
         is_its = message is not None and finding.message_id == message.message_id
         ends = message.ends if message is not None else session.ends
         return Violation(
@@ -411,7 +424,6 @@ class Analysis:
         return Answer(exchange.kind, request, status, latency, exchange.outcome, exchange.correlation_id, by)
 
     def _waits(self, session: _Session, session_id: bytes, exchange: Exchange) -> Unanswered:
-        self._counter.unanswered += 1
         sent = exchange.sent
         request = Request(None, NO_TIME, b"") if sent is None else Request(self._numbers.get(sent.message_id), sent.ts, sent.message_id)
         return Unanswered(

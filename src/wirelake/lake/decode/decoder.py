@@ -30,7 +30,7 @@ from wirelake.capture.blocks.block import (
     Flow,
 )
 from wirelake.capture.blocks.flow_events import event_places, event_words
-from wirelake.capture.blocks.flows import FlowKind, Flows
+from wirelake.capture.blocks.flows import FlowKind, Flows, view_id
 from wirelake.lake.decode import accounting, rows
 from wirelake.lake.decode.accounting import Extent, LedgerEntries, Where
 from wirelake.lake.decode.batches import Batches, Gathering
@@ -47,7 +47,6 @@ from wirelake.lake.decode.whole_handshakes import read_whole_handshakes
 from wirelake.lake.decode.xmpp import Stanzas, Taken
 from wirelake.lake.tables import connections, ledger, messages, unrecognised
 from wirelake.lake.tables.protocol_schema import table_of
-from wirelake.lake.views import view_id
 from wirelake.protocols.arrow import BodySerializers, Columns, within
 from wirelake.protocols.kernel import FAULT, LENGTH, PARTS, START, ScanLimits
 
