@@ -13,8 +13,8 @@ FORBIDDEN = {
     *("socket", "ssl", "select", "selectors", "threading", "multiprocessing", "concurrent", "subprocess", "signal", "warnings"),
     *("pyspark", "typer", "rich"),
 }
-VALUES = {"datetime": {"UTC", "date", "datetime", "timedelta"}, "uuid": {"UUID"}}
-"""Types of values that may be imported by name, for what a clock or a die made elsewhere."""
+VALUES = {"datetime": {"UTC", "date", "datetime", "timedelta"}, "uuid": {"UUID"}, "sys": {"getsizeof"}}
+"""What may be imported by name: types of values that a clock or a die made elsewhere, and the size of an object."""
 MADE_BY_A_CLOCK_OR_A_DIE = {"now", "utcnow", "today", "fromtimestamp", "uuid1", "uuid4"}
 OURS = ("wirelake.protocols", "wirelake.extras", "wirelake.errors")
 """What protocols may import of ours; `kernel.py` alone also imports the cache of compiled kernels."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import itertools
-import sys
 from collections.abc import Sequence
+from sys import getsizeof
 from typing import Any, Final
 
 __all__ = ["LONG", "NODE", "OTHER", "WIDEST", "weigh"]
@@ -32,7 +32,7 @@ def weigh(body: Any, size: int) -> int:
     if kind is bytes or body is None:
         return size
     if kind is str:
-        return sys.getsizeof(body)
+        return getsizeof(body)
     level: Sequence[Any] = (body,)
     levels = []
     nodes = 0
@@ -43,5 +43,5 @@ def weigh(body: Any, size: int) -> int:
         levels.append(level)
         level = gc.get_referents(*level)
     if size > LONG * nodes:
-        return sum(map(sys.getsizeof, itertools.chain.from_iterable(levels)))
+        return sum(map(getsizeof, itertools.chain.from_iterable(levels)))
     return NODE * nodes + WIDEST * size
