@@ -39,12 +39,12 @@ from wirelake.cli.main import run
 from wirelake.errors import UsageError
 from wirelake.explore.export import selection
 from wirelake.explore.export.export import Comment, Format, IncidentOptions, command, export, format_of, write
-from wirelake.explore.filters import parse
 from wirelake.explore.model.conditions import EVERYTHING, condition
 from wirelake.explore.model.database import Database
 from wirelake.explore.query import query
 from wirelake.explore.reading.inputs import Reading
 from wirelake.explore.reading.records import Message
+from wirelake.filters import parse
 from wirelake.protocols.kernel import use_plain
 
 CARRIED = (yamp_in_websockets, wolpertinger_in_xmpp)
