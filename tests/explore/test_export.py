@@ -92,7 +92,7 @@ def test_json_lines_have_every_field_of_exactly_the_selection(talks: Path, tmp_p
     assert [row["message_id"] for row in rows] == ids(
         talks, "SELECT message_id FROM messages WHERE kind = 'request' ORDER BY ts, message_id"
     )
-    assert (done.count, str(done)) == (len(rows), f"{len(rows)} messages")
+    assert (done.count, str(done)) == (len(rows), f"{len(rows)} of 57 messages")
     first = rows[0]
     assert first["fields"]["request_id"] == 1
     assert first["ts"].endswith("Z")

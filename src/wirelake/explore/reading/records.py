@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from wirelake.explore.reading.matching import Held, Values
-from wirelake.filters import Kind, field_of
+from wirelake.filters import FIELDS, Kind, field_of
 from wirelake.protocols.analyzer import NO_TIME
 
 __all__ = [
@@ -129,7 +129,7 @@ class Message(msgspec.Struct, gc=False):
         """The other side."""
         return self.ends.server if self.to_server else self.ends.client
 
-    def values(self, names: Iterable[str]) -> Values:
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
         """The fields of these names, as filters see them."""
         return {name: _VALUES[name](self) if name in _VALUES else self._own(name) for name in names}
 
@@ -238,7 +238,7 @@ class Violation(msgspec.Struct, gc=False):
             return ""
         return f"{self.by} {self.ends.client if self.by == 'client' else self.ends.server}".rstrip()
 
-    def values(self, names: Iterable[str]) -> Values:
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
         """The fields that filters see: those of its message, too."""
         own: dict[str, Held] = {
             "type": "violation",
@@ -280,7 +280,7 @@ class Unanswered(msgspec.Struct, gc=False):
         """The side that owes the answer."""
         return self.ends.server if self.by_client else self.ends.client
 
-    def values(self, names: Iterable[str]) -> Values:
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
         """The fields that filters see."""
         del names  # it has few
         return {
@@ -314,7 +314,7 @@ class Unreadable(msgspec.Struct, gc=False):
     protocol: str | None
     ends: Ends = NOWHERE
 
-    def values(self, names: Iterable[str]) -> Values:
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
         """The fields that filters see."""
         del names  # it has few
         return {
@@ -341,7 +341,7 @@ class Unrecognised(msgspec.Struct, gc=False):
     bytes: int
     ts: int = NO_TIME
 
-    def values(self, names: Iterable[str]) -> Values:
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
         """The fields that filters see."""
         del names  # it has few
         return {
