@@ -86,6 +86,13 @@ def ids(lake: Path, sql: str) -> list[str]:
     return [str(one) for one in query(lake, sql).column(0).to_pylist()]
 
 
+@pytest.mark.parametrize(
+    ("form", "said"), [("jsonl", "0 of 57 messages"), ("pcapng", "0 packets of 57 messages"), ("html", "0 of 57 messages")]
+)
+def test_an_empty_export_says_of_how_many_messages(talks: Path, tmp_path: Path, form: str, said: str) -> None:
+    assert str(export(talks, "kind:nothing*", None, tmp_path / f"a.{form}")) == said
+
+
 def test_json_lines_have_every_field_of_exactly_the_selection(talks: Path, tmp_path: Path) -> None:
     done = export(talks, "kind:request", None, tmp_path / "a.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]

@@ -123,7 +123,7 @@ def _own(column: Column, kind: Kind, value: Value) -> Condition:
     if isinstance(value, Comparison):
         part = _compared(name, value)
     else:
-        shown = f"lower(hex({name}))" if column.is_bytes else f"{name}::VARCHAR" if kind is Kind.FLAG else name
+        shown = f"hex({name})" if column.is_bytes else f"{name}::VARCHAR" if kind is Kind.FLAG else name
         part = _text(shown, "", value.text)
     inside = f'len([each FOR each IN "{column.name}" IF {part.sql}]) > 0' if column.is_list else part.sql
     return Condition(
