@@ -217,7 +217,8 @@ def _side(operand: Operand, side: _Open) -> Side:
     select = "SELECT count(*), count(DISTINCT m.session_id), epoch_us(min(m.ts)), epoch_us(max(m.ts)) FROM messages m"
     (row,) = side.rows(select, side.where)
     ((whole,),) = side.rows("SELECT count(*) FROM messages m", EVERYTHING)
-    return Side(str(operand), *row, whole)
+    messages, sessions, first, last = row
+    return Side(str(operand), messages, sessions, first, last, whole)
 
 
 def _changes(columns: list[str], first: Iterator[tuple[Any, ...]], second: Iterator[tuple[Any, ...]]) -> Changes:
