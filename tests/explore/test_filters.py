@@ -274,6 +274,7 @@ def test_parentheses_inside_a_term_belong_to_it():
         ('""', 1, "field:value"),
         ("kind:requst", 1, "kind is never 'requst'; write kind:request"),
         ("protocol:smtp", 1, "protocol is never 'smtp'"),
+        ("severity:high", 1, "severity is never 'high'"),
         ("rule:* status:lost", 8, "status is never 'lost'"),
         ("emp.request:maybe", 1, "choose one of true, false"),
         ("size:big", 1, "write a number"),

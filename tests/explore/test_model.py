@@ -564,3 +564,39 @@ def test_excerpts_are_one_line_of_visible_text() -> None:
     assert excerpt("grün".encode(), most=3) == "gr"
     assert excerpt(b"\xff\x00\x01\x02\x03\x04") == "ff 00 01 02 03 04"
     assert excerpt(None) is None
+
+
+HOSTS = [
+    *("10.0.0.1", "10.0.0.255", "10.0.1.0", "192.168.7.9", "9.255.255.255", "0.0.0.1", "255.255.255.255"),
+    *(
+        "::",
+        "::1",
+        "1::",
+        "fe80::1",
+        "fe80::ffff:0:1",
+        "2001:db8::8:800:200c:417a",
+        "2001:db8:0:1:2:3:4:5",
+        "::ffff:10.0.0.1",
+        "::ffff:a00:1",
+    ),
+    *("/run/peer.socket", "peer.example", ""),
+]
+NETWORKS = [
+    *("10.0.0.0/8", "10.0.0.0/24", "10.0.0.0/31", "10.0.0.1/32", "0.0.0.0/0", "192.168.0.0/20", "128.0.0.0/1"),
+    *("::/0", "::/128", "::1/128", "fe80::/10", "2001:db8::/32", "2001:db8:0:1::/64", "::ffff:0:0/96", "::ffff:10.0.0.0/104", "8000::/1"),
+]
+
+
+def test_networks_have_the_same_addresses_in_sql_and_in_python(fill: Callable[..., Path], tmp_path: Path) -> None:
+    ids = {host: bytes([number + 1]) * 16 for number, host in enumerate(HOSTS)}
+    rows: dict[str, list[dict[str, Any]]] = {
+        "connections": [{"connection_id": one, "what": "seen", "client_address": host or None, "ts": at(0)} for host, one in ids.items()],
+        "messages": [said(0, connection_id=one, session_id=one, message_id=one) for one in ids.values()],
+    }
+    with Database(fill(tmp_path / "lake", rows)) as opened, opened.connection() as connection:
+        for text in NETWORKS:
+            wanted = parse(f"host:{text}")
+            found = {line.id for line in messages.search(connection, wanted, limit=1000).rows}
+            inside = {host for host in HOSTS if matcher(wanted)({"host": (host, "")})}
+            assert found == {ids[host].hex() for host in inside}, text
+            assert inside, text

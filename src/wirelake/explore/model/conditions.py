@@ -245,7 +245,11 @@ def _address(host: str, field: str, value: Value) -> Condition:
     if value.network.version == 4:
         digits = f"array_to_string([lpad(part, 3, '0') FOR part IN string_split({host}, '.')], '.')"
         return Condition(f"(NOT contains({host}, ':') AND {digits} BETWEEN ? AND ?)", bounds)
-    left, right = (f"[part FOR part IN string_split(split_part({host}, '::', {number}), ':') IF part <> '']" for number in (1, 2))
+    last, ends = f"string_split(regexp_extract({host}, '[0-9.]+$'), '.')", "[0-9]+[.][0-9.]+$"
+    pairs = ", ".join(f"256 * try_cast({last}[{at}] AS INTEGER) + try_cast({last}[{at + 1}] AS INTEGER)" for at in (1, 3))
+    # ::ffff:10.0.0.1 is ::ffff:a00:1
+    plain = f"CASE WHEN contains({host}, '.') THEN regexp_replace({host}, '{ends}', printf('%x:%x', {pairs})) ELSE {host} END"
+    left, right = (f"[part FOR part IN string_split(split_part({plain}, '::', {number}), ':') IF part <> '']" for number in (1, 2))
     filled = f"list_concat({left}, ['0' FOR each IN range(8 - len({left}) - len({right}))], {right})"
     digits = f"array_to_string([lpad(lower(part), 4, '0') FOR part IN {filled}], ':')"
     return Condition(f"(contains({host}, ':') AND {digits} BETWEEN ? AND ?)", bounds)
