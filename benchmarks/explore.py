@@ -296,10 +296,10 @@ def measure(lake: Path, messages: int) -> None:
 def check_bytes(lake: Path, count: int) -> None:
     """Print how many random messages show bytes that decode to their row."""
     from wirelake.explore.bytes.read import Place, read
-    from wirelake.explore.filters import parse
     from wirelake.explore.model import messages as model
     from wirelake.explore.model.database import Database
     from wirelake.explore.query import QueryLimits
+    from wirelake.filters import parse
     from wirelake.protocols.kernel import use_plain
 
     use_plain()

@@ -112,9 +112,9 @@ def files_read(plan: str) -> int:
 
 def by_explore(lake: Path, files: int) -> int:
     """The files that the search of `wirelake explore` reads."""
-    from wirelake.explore.filters import parse
     from wirelake.explore.model.database import Database
     from wirelake.explore.model.messages import count
+    from wirelake.filters import parse
 
     since, until = asked(files)
     with Database(lake) as database, database.connection() as connection:

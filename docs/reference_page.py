@@ -36,7 +36,7 @@ ALSO = {
     "wirelake.protocols.kernel": "`use_compiled()`: scan with Numba, once at the start of a long-lived process",
     "wirelake.explore.query": "`stream`: rows of a query as they are computed",
     "wirelake.explore.reading.watch": "`Watcher`: every broken rule of live peers, as it happens",
-    "wirelake.explore.filters": "the filters of `wirelake read -Y`",
+    "wirelake.filters": "the filter language of every command and page",
 }
 """Module that is not at the top -> what programs take from it."""
 

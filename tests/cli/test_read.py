@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from tests.lake.wolpertinger_sessions import line
 from tests.protocols.wolpertinger.pair import KEYS
 
 from wirelake.capture.record.recorder import Recorder
+from wirelake.cli.exit_codes import ExitCode
 from wirelake.protocols.emp.messages import Bye, Data, Hello, RequestResponse
 from wirelake.protocols.emp.wire import encode
 from wirelake.protocols.wolpertinger.trust.keyring import log_line
@@ -168,10 +170,59 @@ def test_reading_stops_after_so_many_messages_and_tells_what_the_last_one_broke(
         ("from:127.0.0.1:5040 kind:handshake", [2]),
         ("since:10m", []),
         ("protocol:relink", []),
+        ("(id:7 or rule:*) not kind:response type:message", [3]),
+        ("body:*tea* or emp.request_id:9 type:message", [3, 6]),
+        ("tea type:message", [3]),
+        ("from:127.0.0.0/8 latency:>1ms", [4]),
+        ("ts:<2023-11-14T22:13:20.006", [1]),
     ],
 )
 def test_a_filter_chooses_messages_and_what_belongs_to_them(wirelake, recording, chosen, numbers):
     assert [one["number"] for one in objects(wirelake("read", recording, "-T", "json", "-Y", chosen))] == numbers
+
+
+@pytest.mark.parametrize(
+    ("chosen", "talk"),
+    [
+        ("protocol:relink", "0 of 8 shown, 1 violation"),
+        ("kind:request", "2 of 8 shown and 1 other record, 1 violation"),
+        ("type:violation", "0 of 8 shown and 1 other record, 1 violation"),
+        ("protocol:emp type:message", "8 of 8 shown, 1 violation"),
+    ],
+)
+def test_a_filter_says_how_many_of_how_many_it_shows(wirelake, recording, chosen, talk):
+    for form in ("text", "json", "csv"):
+        assert talk in wirelake("read", recording, "-T", form, "-Y", chosen).talk
+
+
+@pytest.mark.parametrize(
+    ("chosen", "what"),
+    [
+        ("kind:request tcp.port==5040", "column 14: `tcp.port==5040` is Wireshark's spelling: write port:5040"),
+        ("host = 'a'", "column 1: `host = 'a'` is SQL's spelling: write host:a"),
+        ("latency>1s", "write latency:>1s"),
+        ("emp.nothing:1", "emp has no such column"),
+    ],
+)
+def test_the_syntax_of_others_is_refused_and_not_taken_for_nothing(wirelake, recording, chosen, what):
+    outcome = wirelake("read", recording, "-Y", chosen)
+    assert outcome.code == ExitCode.USAGE
+    assert what in outcome.talk
+    assert not outcome.out
+
+
+def test_a_body_that_is_longer_than_what_is_searched_is_not_passed_over_in_silence(wirelake, tmp_path):
+    now = itertools.count(1_700_000_000 * 10**9, 10**6)
+    with Recorder(tmp_path / "long.pcapng", protocol="emp", clock=lambda: next(now)) as recorder:
+        talk = recorder.connection(role="client", local=("127.0.0.1", 40_000), remote=("127.0.0.1", 5040), connection_id=b"12345678")
+        talk.sent(HELLO)
+        talk.received(HELLO)
+        for body in ("é" * 32_767 + "xé milk", "milk"):  # the first 64 KiB end inside a character
+            talk.sent(encode(Data(body.encode())))
+    outcome = wirelake("read", tmp_path / "long.pcapng", "-Y", "milk")
+    assert outcome.out.count(b"\n") == 1
+    assert "1 body was searched in the first 64.0 KiB only" in outcome.talk
+    assert wirelake("read", tmp_path / "long.pcapng", "-Y", "body:éé*").out.count(b"\n") == 1
 
 
 def test_a_folder_a_pattern_a_pipe_and_compressed_files_are_read_alike(wirelake, tmp_path):
@@ -239,7 +290,7 @@ def test_what_is_no_capture_is_an_error_that_says_what_to_do(wirelake, recording
     ("words", "said"),
     [
         (("-Y", "knd:request"), "there is no field 'knd'"),
-        (("-Y", "since:later"), "an age such as 10m"),
+        (("-Y", "since:later"), "an age such as since:10m"),
         (("-e", "number"), "-e needs -T"),
         (("-T", "fields", "-e", "nummer"), "there is no such field"),
         (("-T", "csv", "-e", "emp.colour"), "emp has no such column"),

@@ -243,6 +243,22 @@ def test_a_click_on_a_value_filters_and_with_alt_excludes(watched: Watched, addr
     until(page, "decodeURIComponent(location.search).includes('-kind:')")
 
 
+def test_a_choice_keeps_its_meaning_when_a_term_is_added(watched: Watched, address: str) -> None:
+    page = watched.page
+    page.goto(f"{address}/messages")
+    page.locator("#q").fill("kind:request or kind:response")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('message-list .bar-line').textContent.match(/\\d of \\d+ shown/)")
+    page.wait_for_selector(".line")
+    assert page.locator("#tokens li").count() == 1
+    lines(page).locator("[data-field=protocol]", has_text="emp").first.click(modifiers=["Alt"])
+    until(page, "decodeURIComponent(location.search.replaceAll('+', ' ')).includes('(kind:request or kind:response) -protocol:emp')")
+    assert page.locator("#tokens li").count() == 2
+    page.locator("#q").fill("kind:nothing*")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('message-list .bar-line').textContent.match(/0 of [\\d,]+ shown/)")
+
+
 def test_a_wrong_filter_says_what_to_write(watched: Watched, address: str) -> None:
     page = watched.page
     page.goto(f"{address}/messages")
@@ -250,6 +266,10 @@ def test_a_wrong_filter_says_what_to_write(watched: Watched, address: str) -> No
     page.keyboard.press("Enter")
     page.wait_for_selector("#filter-error:not([hidden])")
     assert "choose one of" in page.locator("#filter-error").inner_text()
+    page.locator("#q").fill("kind:request tcp.port==5040")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('#filter-error').textContent.includes('column 14')")
+    assert "write port:5040" in page.locator("#filter-error").inner_text()
     watched.expected = "400"  # the browser logs the status of a response, sometimes a moment later
 
 

@@ -173,6 +173,13 @@ def message_of(lake: Path, name: str, number: int = 1) -> str:
     return str(query(lake, f"{sql} AND e.request_id = {number}").column(0)[0])
 
 
+def test_each_side_says_how_many_of_how_many_messages_its_filter_chose(before: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diff", f"{before}::kind:event", "::kind:nothing*"]) == ExitCode.OK
+    printed = capsys.readouterr().out.splitlines()
+    assert "1 of 41 messages" in printed[0]
+    assert "0 of 41 messages" in printed[1]
+
+
 def test_two_sessions_are_put_side_by_side(sessions: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, other = (session_of(sessions, name) for name in ("one", "two"))
     assert run(["diff", f"{sessions}::session:{one}", f"::session:{other}"]) == ExitCode.OK

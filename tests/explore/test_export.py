@@ -39,12 +39,12 @@ from wirelake.cli.main import run
 from wirelake.errors import UsageError
 from wirelake.explore.export import selection
 from wirelake.explore.export.export import Comment, Format, IncidentOptions, command, export, format_of, write
-from wirelake.explore.filters import parse
 from wirelake.explore.model.conditions import EVERYTHING, condition
 from wirelake.explore.model.database import Database
 from wirelake.explore.query import query
 from wirelake.explore.reading.inputs import Reading
 from wirelake.explore.reading.records import Message
+from wirelake.filters import parse
 from wirelake.protocols.kernel import use_plain
 
 CARRIED = (yamp_in_websockets, wolpertinger_in_xmpp)
@@ -86,13 +86,20 @@ def ids(lake: Path, sql: str) -> list[str]:
     return [str(one) for one in query(lake, sql).column(0).to_pylist()]
 
 
+@pytest.mark.parametrize(
+    ("form", "said"), [("jsonl", "0 of 57 messages"), ("pcapng", "0 packets of 57 messages"), ("html", "0 of 57 messages")]
+)
+def test_an_empty_export_says_of_how_many_messages(talks: Path, tmp_path: Path, form: str, said: str) -> None:
+    assert str(export(talks, "kind:nothing*", None, tmp_path / f"a.{form}")) == said
+
+
 def test_json_lines_have_every_field_of_exactly_the_selection(talks: Path, tmp_path: Path) -> None:
     done = export(talks, "kind:request", None, tmp_path / "a.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [row["message_id"] for row in rows] == ids(
         talks, "SELECT message_id FROM messages WHERE kind = 'request' ORDER BY ts, message_id"
     )
-    assert (done.count, str(done)) == (len(rows), f"{len(rows)} messages")
+    assert (done.count, str(done)) == (len(rows), f"{len(rows)} of 57 messages")
     first = rows[0]
     assert first["fields"]["request_id"] == 1
     assert first["ts"].endswith("Z")

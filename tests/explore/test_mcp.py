@@ -114,6 +114,7 @@ def test_an_agent_finds_its_way_from_a_search_to_bytes(talks: Path, asking: Ask)
         expected = query(talks, "SELECT message_id FROM messages WHERE kind = 'request' AND protocol = 'emp' ORDER BY ts, message_id")
         ids = expected.column(0).to_pylist()
         assert (found["total"], [row["id"] for row in found["rows"]]) == (len(ids), ids[:2])
+        assert found["of"] == query(talks, "SELECT count(*) FROM messages").column(0)[0].as_py() > len(ids)
         more = (
             await client.call_tool("search", {"filter": "kind:request protocol:emp", "limit": 2, "after": found["after"]})
         ).structured_content

@@ -10,17 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+from tests.cases import examples
 from tests.explore.rows import at, exchange, message, session, violation
 
 from wirelake.errors import QueryError
-from wirelake.explore.filters import FIELDS, FilterError, parse
 from wirelake.explore.model import exchanges, findings, messages, overview, sessions, timeline
 from wirelake.explore.model.conditions import condition
 from wirelake.explore.model.database import Database
 from wirelake.explore.model.rows import Missing, excerpt
 from wirelake.explore.model.windows import EARLIEST, LATEST, bounds, has_untimed, windows
 from wirelake.explore.query import QueryLimits
+from wirelake.explore.reading.matching import matcher
 from wirelake.explore.reading.records import Answer, Broken, Ends, Message, Request, address
+from wirelake.filters import FIELDS, FilterError, parse
 from wirelake.lake.store import delta, snapshot
 from wirelake.lake.store.parquet import Sheet
 from wirelake.lake.tables.catalog import TABLES
@@ -45,12 +49,33 @@ def said(number: int, **columns: Any) -> dict[str, Any]:
         "correlation_id": str(number) if number % 4 else None,
         "size": 100 * number,
         "status": ("ok", "error", "faulty")[number % 3],
-        "body": b'{"n": %d}' % number,
+        "body": BODIES[number % len(BODIES)],
+        "body_json": '{"n":1}' if number % len(BODIES) == 0 else None,
         "source": "/data/a.pcapng" if number % 2 else "/data/B_1.pcap",
         "offset": number,
         "length": 1,
     }
     return message(number, ("request", "response", "event")[number % 3], **base) | columns
+
+
+BODIES = (b'{"n": 1}', b"oat Milk", b"\xff\x00milk\\ 'x'\n\"", "Käse\n".encode(), None, b"", b"a\\b")
+OWN: dict[str, list[dict[str, Any]]] = {
+    "emp": [
+        {"request": (None, True, False)[number % 3], "request_id": (None, 7, 2**64 - 1, 2**63)[number % 4], "type_name": "Data"}
+        | {"version": number % 5 or None}
+        for number in range(1, 32, 2)
+    ],
+    "relink": [
+        {"channel_ids": (None, [], [b"\x01"], [b"\x01", b"\xab\xcd"])[number // 2 % 4], "link_id": number or None}
+        for number in range(0, 32, 2)
+    ],
+}
+"""Protocol -> the columns of its own table, of its messages in order."""
+
+
+def own_row(number: int) -> dict[str, Any]:
+    protocol, place = ("emp" if number % 2 else "relink"), number // 2
+    return OWN[protocol][place]
 
 
 COUNT = 30
@@ -88,7 +113,12 @@ def talk_rows() -> dict[str, list[dict[str, Any]]]:
         for one, (host, port, server, server_port) in PEERS.items()
         for what, by, when in (("seen", "client", 0), ("opened", "client", 0), ("reset", "server", 40))
     ]
+    own: dict[str, list[dict[str, Any]]] = {"emp": [], "relink": []}
+    for row in MESSAGES:
+        leading = {name: row.get(name) for name in ("message_id", "session_id", "connection_id", "ts", "direction", "source", "offset")}
+        own[row["protocol"]].append(leading | own_row(int.from_bytes(row["message_id"])))
     return {
+        **own,
         "messages": MESSAGES,
         "exchanges": EXCHANGES,
         "violations": VIOLATIONS,
@@ -132,6 +162,10 @@ def connection(database: Database) -> Iterator[Any]:
         yield opened
 
 
+DECIMALS = ("request_id", "link_id")
+"""Columns that a reading has as text."""
+
+
 def as_read(row: dict[str, Any]) -> Message:
     """The message of a row, as `wirelake read` would have it."""
     host, port, server, server_port = PEERS[row["session_id"]]
@@ -145,8 +179,9 @@ def as_read(row: dict[str, Any]) -> Message:
     broken = tuple(Broken(one["rule"], one["clause"], one["severity"]) for one in VIOLATIONS if one["message_id"] == row["message_id"])
     ts = NO_TIME if row["ts"] is None else round(row["ts"].timestamp() * 1e6)
     columns = {name: row.get(name) for name in ("message_id", "session_id", "connection_id", "protocol", "kind", "name", "subject")}
+    own = {name: str(value) if name in DECIMALS and value is not None else value for name, value in own_row(number).items()}
     more = {name: row.get(name) for name in ("correlation_id", "size", "status", "body", "source", "offset", "length")}
-    unused = {"fault": None, "body_json": None, "verified": None, "number": number}
+    unused = {"fault": None, "body_json": row["body_json"], "verified": None, "number": number, "own": own}
     return Message(
         **columns, **more, **unused, ts=ts, to_server=row["direction"] == "to_server", ends=ends, answers=answers, violations=broken
     )
@@ -201,7 +236,7 @@ FILTERS = [
     f"session:{SESSIONS[0].hex()}",
     f"session:{SESSIONS[0].hex()[:6]}*",
     f"session:{SESSIONS[0].hex()[:6]}",
-    "session:zz",
+    f"-session:{SESSIONS[0].hex()[:6]}",
     f"-connection:{SESSIONS[1].hex().upper()}",
     "source:*.pcapng",
     "source:/data/b_1.pcap",
@@ -229,24 +264,98 @@ FILTERS = [
     "RELINK",
     '"a_b"',
     "since:1w -subject:*old*",
+    "kind:request or kind:event",
+    "not kind:request or rule:*",
+    "(kind:request or status:late) -(host:10.0.0.1 size:>500)",
+    "-(subject:* or rule:*)",
+    "body:*milk*",
+    "body:*MILK?*",
+    "milk",
+    'body:"*""*"',
+    "body:*'x'*",
+    "body:a?b",
+    'body:" *"',
+    "body:*milk\\*",
+    "body:a\\b",
+    "body:*\\\\*",
+    "body:*x5c*",
+    "body:KÄSE*",
+    "body:*",
+    'body:"{""n"":1}"',
+    "-body:*",
+    "emp.request_id:7",
+    "emp.request_id:18446744073709551615",
+    "emp.request_id:9223372036854775808..18446744073709551614",
+    "emp.request_id:>1.5k",
+    "emp.request_id:*",
+    "emp.request:true",
+    "emp.request:0",
+    "-emp.request:*",
+    "emp.type_name:d?TA",
+    "emp.version:<=2",
+    "relink.channel_ids:01",
+    "relink.channel_ids:AB*",
+    "-relink.channel_ids:*",
+    "relink.link_id:>3",
+    "host:10.0.0.0/30",
+    "host:10.0.0.0/8 -host:10.0.0.2/32",
+    "host:fe80::/10",
+    "host:0.0.0.0/0",
+    "host:::/0",
+    "from:10.0.0.8/29",
+    "to:fe80::1/128",
+    "-from:10.0.0.0/24",
+    "ts:>2025-03-01T12:00:12Z",
+    "ts:2025-03-01T12:00:10..2025-03-01T12:00:20",
+    "ts:2025-03-01T12:00:10",
+    "-ts:<=2025-03-01T12:00:12",
+    "ts:*",
+    "latency:*",
+    "size:*",
+    f"session:{SESSIONS[1].hex()[:8]}",
 ]
 
 
 @pytest.mark.parametrize("text", FILTERS)
 def test_a_filter_in_sql_lets_through_what_it_lets_through_in_python(connection: Any, text: str) -> None:
     wanted = parse(text, now=NOW)
-    expected = {row["message_id"].hex() for row in MESSAGES if wanted.matches(as_read(row).values())}
+    matches = matcher(wanted)
+    expected = {row["message_id"].hex() for row in MESSAGES if matches(as_read(row).values(wanted.fields()))}
     found = messages.search(connection, wanted, limit=1000).rows
     assert {line.id for line in found} == expected
     assert messages.count(connection, wanted) == len(expected)
 
 
+ATOMS = st.sampled_from([text for text in FILTERS if text and " " not in text])
+COMBINED = st.recursive(
+    ATOMS,
+    lambda inner: st.one_of(
+        inner.map(lambda part: f"not ({part})"),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: " or ".join(f"({part})" for part in parts)),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: " and ".join(f"({part})" for part in parts)),
+    ),
+    max_leaves=6,
+)
+
+
+@examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(text=COMBINED)
+def test_any_combination_of_terms_lets_the_same_through_in_sql_and_in_python(database: Database, text: str) -> None:
+    wanted = parse(text, now=NOW)
+    matches = matcher(wanted)
+    chosen = condition(wanted)
+    with database.connection() as connection:
+        sql = f"SELECT hex(m.message_id) FROM messages m WHERE {chosen.sql}"
+        found = {row[0].lower() for row in connection.execute(sql, list(chosen.values)).fetchall()}
+    assert found == {row["message_id"].hex() for row in MESSAGES if matches(as_read(row).values(wanted.fields()))}
+
+
 def test_every_field_of_filters_is_tried() -> None:
-    assert {term.field for text in FILTERS for term in parse(text).terms} >= set(FIELDS) - {"number"}
+    assert {term.field for text in FILTERS for term in parse(text).every_term()} >= set(FIELDS) - {"number"}
 
 
 @pytest.mark.parametrize("value", ["x' OR '1'='1", '"; DROP TABLE ends; --', "%", "\\", "$1", "?"])
-@pytest.mark.parametrize("field", ["subject", "name", "id", "source", "rule", "from", "host", "session"])
+@pytest.mark.parametrize("field", ["subject", "name", "id", "source", "rule", "from", "host", "body"])
 def test_values_never_become_sql(field: str, value: str) -> None:
     compiled = condition(parse(f'{field}:"{value.replace(chr(34), "")}"', now=NOW))
     assert "DROP" not in compiled.sql
@@ -406,7 +515,7 @@ def test_exchanges_come_slowest_first_on_demand(connection: Any) -> None:
     assert [one.latency_us for one in found] == [40_000_000, 1500, 500, None, None]
     for limit, offset in itertools.product(range(1, 7), range(4)):  # those without a latency come last, if there is room
         assert exchanges.search(connection, order="slowest", limit=limit, offset=offset) == found[offset : offset + limit]
-    assert exchanges.search(connection, parse("subject:a_b*"), status="answered")[0].request_excerpt == '{"n": 3}'
+    assert exchanges.search(connection, parse("subject:a_b*"), status="answered")[0].request_excerpt == r"Käse\n"
     assert [one.status for one in exchanges.search(connection, status="unasked")] == ["unasked"]
 
 
@@ -455,3 +564,39 @@ def test_excerpts_are_one_line_of_visible_text() -> None:
     assert excerpt("grün".encode(), most=3) == "gr"
     assert excerpt(b"\xff\x00\x01\x02\x03\x04") == "ff 00 01 02 03 04"
     assert excerpt(None) is None
+
+
+HOSTS = [
+    *("10.0.0.1", "10.0.0.255", "10.0.1.0", "192.168.7.9", "9.255.255.255", "0.0.0.1", "255.255.255.255"),
+    *(
+        "::",
+        "::1",
+        "1::",
+        "fe80::1",
+        "fe80::ffff:0:1",
+        "2001:db8::8:800:200c:417a",
+        "2001:db8:0:1:2:3:4:5",
+        "::ffff:10.0.0.1",
+        "::ffff:a00:1",
+    ),
+    *("/run/peer.socket", "peer.example", ""),
+]
+NETWORKS = [
+    *("10.0.0.0/8", "10.0.0.0/24", "10.0.0.0/31", "10.0.0.1/32", "0.0.0.0/0", "192.168.0.0/20", "128.0.0.0/1"),
+    *("::/0", "::/128", "::1/128", "fe80::/10", "2001:db8::/32", "2001:db8:0:1::/64", "::ffff:0:0/96", "::ffff:10.0.0.0/104", "8000::/1"),
+]
+
+
+def test_networks_have_the_same_addresses_in_sql_and_in_python(fill: Callable[..., Path], tmp_path: Path) -> None:
+    ids = {host: bytes([number + 1]) * 16 for number, host in enumerate(HOSTS)}
+    rows: dict[str, list[dict[str, Any]]] = {
+        "connections": [{"connection_id": one, "what": "seen", "client_address": host or None, "ts": at(0)} for host, one in ids.items()],
+        "messages": [said(0, connection_id=one, session_id=one, message_id=one) for one in ids.values()],
+    }
+    with Database(fill(tmp_path / "lake", rows)) as opened, opened.connection() as connection:
+        for text in NETWORKS:
+            wanted = parse(f"host:{text}")
+            found = {line.id for line in messages.search(connection, wanted, limit=1000).rows}
+            inside = {host for host in HOSTS if matcher(wanted)({"host": (host, "")})}
+            assert found == {ids[host].hex() for host in inside}, text
+            assert inside, text

@@ -15,10 +15,10 @@ from deltalake import DeltaTable, QueryBuilder
 from wirelake.errors import QueryError, UsageError
 from wirelake.explore import file_filters
 from wirelake.explore.file_filters import condition_of
-from wirelake.explore.filters import parse
 from wirelake.explore.model import messages as questions
 from wirelake.explore.model.database import Database
 from wirelake.explore.query import opened, query
+from wirelake.filters import parse
 from wirelake.lake import open_lake
 from wirelake.lake.store import delta, journal, settings, snapshot
 from wirelake.lake.store.commit import prepare

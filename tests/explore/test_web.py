@@ -12,6 +12,7 @@ from html import unescape
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_plus
 
 import httpx
 import pytest
@@ -116,6 +117,30 @@ def test_a_file_that_is_gone_is_said_on_the_page(fill: Callable[..., Path], tmp_
     assert "request_id" in text
 
 
+def test_an_empty_list_says_of_how_many_nothing_passes(client: httpx.Client) -> None:
+    whole = client.get("/messages/count.json").json()["count"]
+    exchanges = sum(client.get("/exchanges.json").json()["counts"].values())
+    assert min(whole, exchanges) > 0
+    assert f"0 of {whole} shown" in client.get("/messages?q=kind:nothing*").text
+    assert f"0 of {exchanges} shown" in client.get("/exchanges?q=kind:nothing*").text
+
+
+@pytest.mark.parametrize("path", ["/messages", "/exchanges", "/messages/count", "/histogram", "/exports"])
+def test_the_syntax_of_other_programs_is_refused_with_what_to_write(client: httpx.Client, path: str) -> None:
+    answer = client.get(f"{path}.json", params={"q": "kind:request tcp.port==5040"})
+    assert answer.status_code == 400
+    assert "column 14: `tcp.port==5040` is Wireshark's spelling: write port:5040" in answer.json()["error"]
+
+
+def test_a_choice_is_one_term_of_a_page_and_is_removed_as_one(client: httpx.Client) -> None:
+    text = unescape(client.get("/messages", params={"q": "(kind:request or kind:response) -rule:*"}).text)
+    tokens = re.findall(r'<li><span>(.*?)</span><a href="\?q=(.*?)"', text)
+    assert [(term, unquote_plus(rest)) for term, rest in tokens] == [
+        ("kind:request or kind:response", "-rule:*"),
+        ("-rule:*", "kind:request or kind:response"),
+    ]
+
+
 @pytest.mark.slow
 def test_lists_go_on_where_they_ended(client: httpx.Client) -> None:
     whole = [row["id"] for row in client.get("/messages.json?limit=1000").json()["rows"]]
@@ -125,7 +150,9 @@ def test_lists_go_on_where_they_ended(client: httpx.Client) -> None:
         seen += [row["id"] for row in page["rows"]]
         after = page["after"]
     assert seen == whole
-    assert client.get("/messages/count.json").json()["count"] == len(whole)
+    for text, count in (("", len(whole)), ("kind:nothing*", 0)):
+        found = client.get("/messages/count.json", params={"q": text}).json()
+        assert (found["count"], found["of"]) == (count, len(whole))
     assert sum(map(sum, client.get("/histogram.json").json()["series"].values())) == len(whole)
 
 

@@ -137,7 +137,8 @@ def _side(side: Side) -> str:
     from wirelake.explore.formatting import many, moment  # noqa: PLC0415 - as above
 
     when = "" if side.first is None or side.last is None else f", {moment(side.first)} to {moment(side.last)} UTC"
-    return f"{side.name}: {many(side.messages, 'message')}, {many(side.sessions, 'session')}{when}"
+    shown = f"{side.messages:,} of " if side.messages != side.of else ""
+    return f"{side.name}: {shown}{many(side.of, 'message')}, {many(side.sessions, 'session')}{when}"
 
 
 def _signed(microseconds: float) -> str:

@@ -18,10 +18,10 @@ from wirelake.errors import UsageError
 from wirelake.extras import CAPTURES, need
 
 if TYPE_CHECKING:
-    from wirelake.explore.filters import Filter
     from wirelake.explore.reading.analysis import Counter
     from wirelake.explore.reading.inputs import Reading
     from wirelake.explore.reading.records import Record, Violation
+    from wirelake.filters import Filter
 
 __all__ = ["read"]
 
@@ -45,7 +45,14 @@ class Form(StrEnum):
 )
 @click.option("-e", "--field", "fields", multiple=True, metavar="FIELD", help="With -T fields, csv or json: print this field; repeatable.")
 @click.option("-c", "--count", "count", type=click.IntRange(min=1), help="Stop after reading so many messages, shown or not.")
-@click.option("-Y", "--filter", "filter_text", default="", metavar="FILTER", help="Show only what matches, such as 'kind:request rule:*'.")
+@click.option(
+    "-Y",
+    "--filter",
+    "filter_text",
+    default="",
+    metavar="FILTER",
+    help="Show only what matches, such as 'kind:request rule:*'; stderr says how many of how many.",
+)
 @click.option("-V", "--whole", "whole", is_flag=True, help="Show every field of a message, and its bytes in hex.")
 @click.option("-f", "--follow", "follow", is_flag=True, help="Go on while the files grow, and with new files of folders, until Ctrl-C.")
 @decode_flags
@@ -81,11 +88,12 @@ def read(
     has a line for each host and port. Messages are in order of time within about a megabyte of a file.
 
     \b
-    FILTER  Terms with spaces between them; all must hold. -term excludes; * and ? are wildcards; a,b means a or b.
-              protocol:relink  kind:request  name:hello  subject:orders.*  id:7  status:unanswered  rule:RELINK-22
-              severity:error  type:violation  host:10.0.0.1  port:5040  from:10.0.0.1:5040  to:…  session:…  connection:…
-              size:>1k  latency:>10ms  number:5..9  since:10m  until:2026-01-31T12:00:00Z
-            A word alone is searched in names, subjects, rules and ids.
+    FILTER  Terms with spaces between them; all must hold. `or`, `not` or -, and parentheses: (kind:request or rule:*) -port:5040
+            * and ? are wildcards; a,b means a or b; quotes keep spaces. docs/reading.md has the whole language.
+              protocol:relink  kind:request  name:hello  subject:orders.*  body:*milk*  id:7  status:unanswered  rule:RELINK-22
+              severity:error  type:violation  host:10.0.0.1  port:5040  from:10.0.0.0/24  to:10.0.0.1:5040  session:…  connection:…
+              size:>=1k  latency:>10ms  number:5..9  ts:<2026-01-31T12:00  since:10m  until:…  emp.request_id:7
+            A word alone is searched in names, subjects, rules, ids and bodies. Anything else is an error that says what to write.
 
     \b
     FIELD   A column of `messages`, or number, from, to, transport, rules, clauses, answers, latency_us, hex;
@@ -101,7 +109,7 @@ def read(
     need(*CAPTURES)
     collect_rarely()  # imports, too, make many objects that stay
     without_pandas()
-    from wirelake.explore import filters  # noqa: PLC0415 - needs the lake extra
+    from wirelake import filters  # noqa: PLC0415 - a filter may name the columns of a protocol
     from wirelake.explore.reading import formats  # noqa: PLC0415
     from wirelake.explore.reading.engine import ReadOptions  # noqa: PLC0415
     from wirelake.explore.reading.inputs import STDIN, Reading  # noqa: PLC0415
@@ -126,9 +134,9 @@ def read(
             limits=limits_given(settings),
             keys=store,
             keyring=keyring,
-            whole=whole or formats.needs_own(fields),
+            whole=whole or formats.needs_own((*fields, *(name for name in chosen.fields() if "." in name))),
             raw=whole or "hex" in fields,
-            bodies=form is not Form.TEXT,
+            bodies=form is not Form.TEXT or "body" in chosen.fields(),
         )
     )
     shown = _Shown(form, fields, chosen, whole=whole)
@@ -141,7 +149,7 @@ def read(
         for record in reading.end():
             shown.put(record)
         shown.flush()
-    _sum_up(reading.counter)
+    _sum_up(reading.counter, shown)
     if shown.broken is not None:
         say_how_to_explain(shown.broken.protocol, shown.broken.rule, shown.broken.clause)
     for fault in reading.faults:
@@ -181,10 +189,19 @@ class _Shown:
 
     def __init__(self, form: Form, fields: tuple[str, ...], chosen: Filter, *, whole: bool) -> None:
         from wirelake.explore.reading import formats  # noqa: PLC0415 - needs the lake extra
-        from wirelake.explore.reading.records import Message, Violation  # noqa: PLC0415
+        from wirelake.explore.reading.matching import matcher  # noqa: PLC0415
+        from wirelake.explore.reading.records import SHOWN_BYTES, Message, Violation  # noqa: PLC0415
 
-        self._matches = chosen.matches if chosen else None
+        self._most = SHOWN_BYTES
+        self._matches = matcher(chosen) if chosen else None
         self._needed = chosen.fields()
+        self.is_filtered = bool(chosen)
+        self.messages = 0
+        """Messages that were shown."""
+        self.others = 0
+        """Other records that were shown."""
+        self.cut_bodies = 0
+        """Messages of which the filter saw only the beginning of the body."""
         self._message = Message
         self._violation = Violation
         self.broken: Violation | None = None
@@ -203,10 +220,14 @@ class _Shown:
 
     def put(self, record: Record) -> None:
         """Print a record, perhaps a little later."""
+        is_message = isinstance(record, self._message)
         if self._matches is not None:
-            values = record.values(self._needed) if isinstance(record, self._message) else record.values()
-            if not self._matches(values):
+            if isinstance(record, self._message) and "body" in self._needed:
+                self.cut_bodies += len(record.body or b"") >= self._most
+            if not self._matches(record.values(self._needed)):
                 return
+        self.messages += is_message
+        self.others += not is_message
         if self.broken is None and isinstance(record, self._violation):
             self.broken = record
         if self._only_messages and not isinstance(record, self._message):
@@ -225,11 +246,15 @@ class _Shown:
             sys.stdout.flush()
 
 
-def _sum_up(counter: Counter) -> None:
-    """How much there was, to stderr."""
+def _sum_up(counter: Counter, shown: _Shown) -> None:
+    """How much there was, to stderr; with a filter, how much of it was shown."""
     from wirelake.explore.formatting import many, size  # noqa: PLC0415 - see above
+    from wirelake.explore.reading.records import SHOWN_BYTES  # noqa: PLC0415
 
-    parts = [many(counter.messages, "message")]
+    others = f" and {many(shown.others, 'other record')}" if shown.others else ""
+    parts = [f"{shown.messages:,} of {counter.messages:,} shown{others}" if shown.is_filtered else many(counter.messages, "message")]
+    if shown.cut_bodies:
+        say(f"{many(shown.cut_bodies, 'body was', 'bodies were')} searched in the first {size(SHOWN_BYTES)} only")
     if counter.violations:
         parts.append(many(counter.violations, "violation"))
     if counter.unanswered:

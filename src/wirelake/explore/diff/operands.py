@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from wirelake.errors import UsageError
-from wirelake.explore.filters import Filter, parse
+from wirelake.filters import Filter, parse
 
 __all__ = ["Operand", "operands"]
 

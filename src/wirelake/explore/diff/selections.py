@@ -69,6 +69,8 @@ class Side(msgspec.Struct):
     first: int | None
     last: int | None
     """Microseconds since 1970."""
+    of: int
+    """All messages of the lake."""
 
 
 class Change(msgspec.Struct):
@@ -214,7 +216,9 @@ def _differs(found: Difference, part: Part) -> bool:
 def _side(operand: Operand, side: _Open) -> Side:
     select = "SELECT count(*), count(DISTINCT m.session_id), epoch_us(min(m.ts)), epoch_us(max(m.ts)) FROM messages m"
     (row,) = side.rows(select, side.where)
-    return Side(str(operand), *row)
+    ((whole,),) = side.rows("SELECT count(*) FROM messages m", EVERYTHING)
+    messages, sessions, first, last = row
+    return Side(str(operand), messages, sessions, first, last, whole)
 
 
 def _changes(columns: list[str], first: Iterator[tuple[Any, ...]], second: Iterator[tuple[Any, ...]]) -> Changes:

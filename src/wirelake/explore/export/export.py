@@ -16,17 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from wirelake.errors import LakeError, UsageError
 from wirelake.explore.export import rows
 from wirelake.explore.export.incident import Comment, IncidentOptions, write_html
 from wirelake.explore.export.otlp import write_otlp
 from wirelake.explore.export.pcapng import write_pcapng
-from wirelake.explore.filters import Filter, parse
 from wirelake.explore.formatting import many
+from wirelake.explore.model import messages
 from wirelake.explore.model.conditions import Condition, condition
 from wirelake.explore.model.database import Database
 from wirelake.explore.query import QueryLimits
+from wirelake.filters import EVERYTHING, Filter, parse
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,10 +71,16 @@ class Exported(msgspec.Struct, frozen=True):
     """What is counted: messages, packets or exchanges."""
     notes: tuple[str, ...] = ()
     """What the reader of the file must know, one sentence each."""
+    of: int | None = None
+    """All messages of the lake, if a filter chose some."""
 
     def __str__(self) -> str:
-        """`12 messages`."""
-        return many(self.count, self.what)
+        """`12 of 268 messages`."""
+        if self.of is None:
+            return many(self.count, self.what)
+        if self.what == "message":
+            return f"{self.count:,} of {many(self.of, self.what)}"
+        return f"{many(self.count, self.what)} of {many(self.of, 'message')}"
 
 
 def format_of(name: str | PathLike[str]) -> Format:
@@ -116,14 +124,15 @@ def export(
     where = condition(chosen)  # a filter that a lake cannot answer is an error before anything is written
     incident = incident or IncidentOptions()
     if not incident.title:
-        incident = msgspec.structs.replace(incident, title=Path(lake).name or "lake")
+        incident = replace(incident, title=Path(lake).name or "lake")
     with Database(lake, limits) as database, database.connection() as connection:
+        whole = messages.count(connection, EVERYTHING) if chosen else None
         if not isinstance(target, (str, PathLike)):
-            return _written(connection, chosen, where, kind, target, incident)
+            return replace(_written(connection, chosen, where, kind, target, incident), of=whole)
         path = Path(target)
         _refuse_source(connection, path)
         with _whole_file(path, overwrite=overwrite) as out:
-            return _written(connection, chosen, where, kind, out, incident)
+            return replace(_written(connection, chosen, where, kind, out, incident), of=whole)
 
 
 def write(

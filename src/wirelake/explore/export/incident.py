@@ -19,7 +19,6 @@ from wirelake import __version__
 from wirelake.errors import UsageError
 from wirelake.explore.bytes.read import Place, SourceGone, read
 from wirelake.explore.export.selection import broken_in, protocols_in, tables
-from wirelake.explore.filters import Filter
 from wirelake.explore.formatting import count, duration, hex_dump, many, moment, size
 from wirelake.explore.markup import Markup, anchor, element, join, link, trusted
 from wirelake.explore.model import findings, messages, sessions
@@ -27,6 +26,7 @@ from wirelake.explore.model.conditions import Condition, all_of
 from wirelake.explore.model.messages import Line
 from wirelake.explore.model.rows import Missing, excerpt, plain
 from wirelake.explore.model.sessions import Incident, Session
+from wirelake.filters import Filter
 from wirelake.rulebook.book import explain_command
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from wirelake.explore.bytes.dissect import layers
 from wirelake.explore.bytes.read import Place, SourceGone, read
-from wirelake.explore.filters import FIELDS, parse
 from wirelake.explore.model import findings, messages, sessions
 from wirelake.explore.model.bounds import scalars
 from wirelake.explore.model.database import Database
 from wirelake.explore.model.rows import excerpt, plain
+from wirelake.filters import EVERYTHING, FIELDS, parse
 from wirelake.lake.tables.catalog import TABLES
 
 __all__ = ["MOST_BYTES", "MOST_ROWS", "Questions"]
@@ -31,9 +31,11 @@ MOST_BYTES: Final = 4_096
 """Bytes of a layer that an answer has."""
 
 _FILTER: Final = (
-    "Terms with spaces between them; all must hold. A term is field:value, -term excludes, * is a wildcard, a,b means a or b;"
-    " for instance 'protocol:relink subject:orders.* status:unanswered since:10m'. Empty: all messages. Fields: "
+    "Terms with spaces between them; all must hold. A term is field:value, or a word that is searched in names, subjects, rules and bodies."
+    " Also `or`, `not`, -term, parentheses; * is a wildcard, a,b means a or b, numbers and times take > >= < <= a..b, hosts a network;"
+    " for instance 'protocol:relink (status:unanswered or latency:>1s) body:*milk* since:10m'. Empty: all messages. Fields: "
     + ", ".join(name for name in FIELDS if name != "number")
+    + "; and PROTOCOL.COLUMN, such as emp.request_id"
 )
 _LIMIT: Final = Field(description="Rows of the answer at most.", ge=1, le=MOST_ROWS)
 
@@ -57,14 +59,14 @@ class Questions:
         """Search messages by a filter, in order of time.
 
         Each has its id, session, times in microseconds since 1970, kind, subject, broken rules, and the beginning of its body. `total`
-        counts all messages of the filter; `after` is not null if there are more than the answer has.
+        counts all messages of the filter, `of` all of the lake; `after` is not null if there are more than the answer has.
         """
         wanted = parse(filter)
         place = messages.Place.parse(after) if after else None
         with self._database.connection() as connection:
             page = messages.search(connection, wanted, after=place, limit=limit, newest_first=newest_first)
-            total = messages.count(connection, wanted)
-        return {"total": total, "after": page.after, "rows": _plain(page.rows)}
+            total, whole = messages.count(connection, wanted), messages.count(connection, EVERYTHING)
+        return {"total": total, "of": whole, "after": page.after, "rows": _plain(page.rows)}
 
     def session(
         self,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from wirelake.explore.filters import Filter
 from wirelake.explore.model.conditions import condition
 from wirelake.explore.model.rows import EXCERPT_BYTES, excerpt
+from wirelake.filters import Filter
 
 if TYPE_CHECKING:
     import duckdb

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from wirelake import protocols
-from wirelake.explore.filters import Filter
 from wirelake.explore.model.conditions import Condition, all_of, between, condition
 from wirelake.explore.model.rows import EXCERPT_BYTES, Missing, column_names, excerpt, identifier, plain
 from wirelake.explore.model.windows import EARLIEST, LATEST, Window, has_untimed, windows
 from wirelake.explore.query import every_view
+from wirelake.filters import Filter
 
 if TYPE_CHECKING:
     import duckdb

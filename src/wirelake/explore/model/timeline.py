@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from wirelake.explore.filters import Filter, moment
 from wirelake.explore.model.conditions import Condition, all_of, between, condition
 from wirelake.explore.model.windows import bounds, has_untimed
+from wirelake.filters import Filter
 
 if TYPE_CHECKING:
     import duckdb
@@ -50,6 +50,8 @@ class Histogram(msgspec.Struct):
     """Messages that report an error, or break a rule by themselves, in each bar."""
     violations: list[int]
     """Broken rules in each bar, those that a specification forbids; whatever the filter is."""
+    whole: int = 0
+    """All messages of the lake."""
     untimed: int = 0
     """Messages without a time that the filter lets through."""
 
@@ -76,19 +78,18 @@ def histogram(
         low, high = found.start + filled[0] * found.width, found.start + (filled[-1] + 1) * found.width - 1
         found = _counted(connection, wanted, low, high, buckets)
     found.untimed = untimed
+    row = connection.execute("SELECT count(*) FROM messages").fetchone()
+    found.whole = 0 if row is None else int(row[0])
     return found
 
 
 def _range(connection: duckdb.DuckDBPyConnection, wanted: Filter) -> tuple[int, int]:
-    """The time range of the lake, as far as the filter's terms `since` and `until` leave it."""
+    """The time range of the lake, as far as the filter's terms about time leave it."""
     whole = bounds(connection)
     if whole is None:
         return 0, 0
-    low, high = whole
-    for term in wanted.terms:
-        when = [round(moment(term, value, wanted.now)) for value in term.values] if term.field in ("since", "until") else []
-        if when and not term.is_excluded:
-            low, high = (max(low, min(when)), high) if term.field == "since" else (low, min(high, max(when)))
+    first, last = wanted.span()
+    low, high = max(whole[0], whole[0] if first is None else first), min(whole[1], whole[1] if last is None else last)
     return (low, high) if low <= high else (low, low)
 
 

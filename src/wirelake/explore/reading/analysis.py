@@ -19,6 +19,7 @@ from wirelake import protocols
 from wirelake.explore.reading.records import (
     LATE_MICROS,
     NOWHERE,
+    SHOWN_BYTES,
     Answer,
     Broken,
     Ends,
@@ -40,7 +41,7 @@ from wirelake.protocols.faults import VIOLATIONS
 from wirelake.protocols.oldest import split_oldest
 from wirelake.protocols.protocol import SessionKind
 
-__all__ = ["MAX_SESSIONS", "SHOWN_BYTES", "Analysis", "Counter", "narrowed"]
+__all__ = ["MAX_SESSIONS", "Analysis", "Counter", "narrowed"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -53,8 +54,6 @@ MAX_CHECKED: Final = 1000
 """Sessions that are asked at once what is overdue; the others' turn comes later."""
 MAX_MISSED: Final = 1000
 """Findings of one session that a clock tells; later ones are told when the next message comes, or at the end."""
-SHOWN_BYTES: Final = 64 << 10
-"""Bytes of a field that are kept."""
 
 _FIRST, _MIDDLE, _LAST = 0, 1, 2
 """The order of what has the same time: openings, messages, ends."""

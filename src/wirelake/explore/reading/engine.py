@@ -14,8 +14,8 @@ from wirelake import protocols
 from wirelake.capture.blocks.assemble import Assembly
 from wirelake.capture.blocks.block import Block
 from wirelake.capture.blocks.packet_batch import PacketBatch
-from wirelake.explore.reading.analysis import SHOWN_BYTES, Analysis, Counter, narrowed
-from wirelake.explore.reading.records import Record
+from wirelake.explore.reading.analysis import Analysis, Counter, narrowed
+from wirelake.explore.reading.records import SHOWN_BYTES, Record
 from wirelake.lake.decode.accounting import Extent
 from wirelake.lake.decode.batches import Batches
 from wirelake.lake.decode.decoder import DecodeOptions, Decoder

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from codecs import utf_8_decode
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
 
-from wirelake.explore.filters import Value, Values
+from wirelake.explore.reading.matching import Held, Values
+from wirelake.filters import FIELDS, Kind, field_of
 from wirelake.protocols.analyzer import NO_TIME
 
 __all__ = [
     "LATE_MICROS",
+    "SHOWN_BYTES",
     "Answer",
     "Broken",
     "Ends",
@@ -25,6 +28,8 @@ __all__ = [
     "address",
 ]
 
+SHOWN_BYTES: Final = 64 << 10
+"""Bytes of a field that are kept."""
 LATE_MICROS: Final = 30_000_000
 """An answer that takes longer than this is late, as in a lake."""
 
@@ -126,9 +131,42 @@ class Message(msgspec.Struct, gc=False):
         """The other side."""
         return self.ends.server if self.to_server else self.ends.client
 
-    def values(self, names: Iterable[str] = ()) -> Values:
-        """The fields that filters see; only those of these names, if any are given."""
-        return {name: _VALUES[name](self) for name in names or _VALUES if name in _VALUES}
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
+        """The fields of these names, as filters see them."""
+        return {name: _VALUES[name](self) if name in _VALUES else self._own(name) for name in names}
+
+    def _own(self, name: str) -> Held:
+        """A column of the protocol's own table, as `protocol.column`: bytes as hex digits, truth values as words."""
+        protocol, _, column = name.partition(".")
+        held: object = None if self.own is None or protocol != self.protocol else self.own.get(column)
+        if held is None:
+            return None
+        about = field_of(name)
+        is_number = about is not None and about.kind is Kind.NUMBER
+        return [_plain(one, is_number=is_number) for one in (held if isinstance(held, list) else [held]) if one is not None]
+
+
+def _plain(value: object, *, is_number: bool) -> str | float:
+    if is_number:
+        return value if isinstance(value, (int, float)) else int(str(value))  # a decimal comes as text
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_SHOWN: Final = bytes(byte if 32 <= byte < 127 and byte != 92 else 127 for byte in range(256))
+"""Byte -> the byte that filters see in a body that is not UTF-8, as in `explore/model/conditions.py`."""
+
+
+def _bodies(message: Message) -> list[str] | None:
+    """The body as text, and as JSON. A body that was cut may end inside a character."""
+    if message.body is None:
+        return None if message.body_json is None else [message.body_json]
+    try:
+        text = utf_8_decode(message.body, "strict", len(message.body) < SHOWN_BYTES)[0]
+    except UnicodeDecodeError:
+        text = message.body.translate(_SHOWN).decode("ascii")
+    return [text] if message.body_json is None else [text, message.body_json]
 
 
 def _latency(message: Message) -> float | None:
@@ -146,12 +184,13 @@ def _rules(message: Message) -> list[str] | None:
     return [word for one in message.violations for word in (one.rule, one.clause or "")] or None
 
 
-_VALUES: Final[dict[str, Callable[[Message], Value]]] = {
+_VALUES: Final[dict[str, Callable[[Message], Held]]] = {
     "type": lambda message: "message",  # noqa: ARG005 - a function like the others
     "protocol": lambda message: message.protocol,
     "kind": lambda message: message.kind,
     "name": lambda message: message.name,
     "subject": lambda message: message.subject,
+    "body": _bodies,
     "id": lambda message: message.correlation_id,
     "status": _statuses,
     "rule": _rules,
@@ -203,9 +242,9 @@ class Violation(msgspec.Struct, gc=False):
             return ""
         return f"{self.by} {self.ends.client if self.by == 'client' else self.ends.server}".rstrip()
 
-    def values(self) -> Values:
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
         """The fields that filters see: those of its message, too."""
-        own: dict[str, Value] = {
+        own: dict[str, Held] = {
             "type": "violation",
             "protocol": self.protocol,
             "rule": (self.rule, self.clause or ""),
@@ -218,7 +257,7 @@ class Violation(msgspec.Struct, gc=False):
             "number": self.number,
             "ts": None if self.ts == NO_TIME else self.ts,
         }
-        return {**(self.message.values() if self.message is not None else {}), **own}
+        return {**(self.message.values(names) if self.message is not None else {}), **own}
 
 
 class Unanswered(msgspec.Struct, gc=False):
@@ -245,8 +284,9 @@ class Unanswered(msgspec.Struct, gc=False):
         """The side that owes the answer."""
         return self.ends.server if self.by_client else self.ends.client
 
-    def values(self) -> Values:
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
         """The fields that filters see."""
+        del names  # it has few
         return {
             "type": "unanswered",
             "status": "unanswered",
@@ -278,8 +318,9 @@ class Unreadable(msgspec.Struct, gc=False):
     protocol: str | None
     ends: Ends = NOWHERE
 
-    def values(self) -> Values:
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
         """The fields that filters see."""
+        del names  # it has few
         return {
             "type": "unreadable",
             "protocol": self.protocol,
@@ -304,8 +345,9 @@ class Unrecognised(msgspec.Struct, gc=False):
     bytes: int
     ts: int = NO_TIME
 
-    def values(self) -> Values:
+    def values(self, names: Iterable[str] = FIELDS) -> Values:
         """The fields that filters see."""
+        del names  # it has few
         return {
             "type": "unrecognised",
             "host": tuple(host for host in (self.client, self.server) if host),

@@ -27,7 +27,6 @@ from starlette.staticfiles import StaticFiles
 from wirelake.errors import InputMissing, QueryError, UsageError, WirelakeError
 from wirelake.explore import formatting
 from wirelake.explore.comments import MARKS, MAX_CHARACTERS
-from wirelake.explore.filters import FIELDS
 from wirelake.explore.markup import visible
 from wirelake.explore.model.database import DEFAULT_LIMITS, Database
 from wirelake.explore.query import QueryLimits
@@ -37,6 +36,7 @@ from wirelake.explore.web.comment_pages import MAX_FORM_BYTES, ForeignForm, writ
 from wirelake.explore.web.explorer import Explorer, View
 from wirelake.explore.web.export_pages import FileView, write_export
 from wirelake.explore.web.guard import Guard
+from wirelake.filters import FIELDS
 from wirelake.version import __version__
 
 __all__ = ["WebOptions", "create"]

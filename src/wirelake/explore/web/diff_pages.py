@@ -13,9 +13,9 @@ from wirelake.errors import UsageError
 from wirelake.explore.diff.messages import MessageDifference, compare_messages
 from wirelake.explore.diff.operands import Operand
 from wirelake.explore.diff.selections import Difference, compare
-from wirelake.explore.filters import Filter, moment, parse
 from wirelake.explore.model import messages
 from wirelake.explore.web.explorer import Explorer, View
+from wirelake.filters import Filter, Term, looked_at, parse
 
 __all__ = ["show_diff"]
 
@@ -76,14 +76,13 @@ def _suggestions(explorer: Explorer, text: str) -> list[Suggestion]:
 
 def _earlier(wanted: Filter) -> list[Suggestion]:
     """The time range of the same length before a range."""
-    times = {term.field: term for term in wanted.terms if term.field in ("since", "until") and not term.is_excluded}
-    if len(times) < 2:
+    since, until = wanted.span()
+    if since is None or until is None:
         return [Suggestion("all messages", "")]
-    since, until = (moment(times[name], times[name].values[0], wanted.now) for name in ("since", "until"))
     if until <= since:
         return []
-    rest = [str(term) for term in wanted.terms if term.field not in ("since", "until")]
-    begin, end = round(2 * since - until) - 1, round(since) - 1
+    rest = [str(term) for term in wanted.terms if not (isinstance(term, Term) and looked_at(term) == ("ts",))]
+    begin, end = 2 * since - until - 1, since - 1
     return [Suggestion("the time before, as long as this", " ".join([*rest, f"since:{_iso(begin)}", f"until:{_iso(end)}"]))]
 
 

@@ -12,11 +12,11 @@ from starlette.requests import Request
 
 from wirelake.errors import LakeError, UsageError
 from wirelake.explore.comments import NO_NOTE, About, Comments
-from wirelake.explore.filters import Filter, parse
 from wirelake.explore.model.database import Database
 from wirelake.explore.model.messages import Line
 from wirelake.explore.model.sessions import Session
 from wirelake.explore.web.answers import Answers
+from wirelake.filters import Filter, parse
 
 if TYPE_CHECKING:
     import duckdb

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from wirelake import scratch
 from wirelake.explore.comments import incident_comments
 from wirelake.explore.export.export import SUFFIXES, Format, IncidentOptions, command, export
-from wirelake.explore.filters import Filter
 from wirelake.explore.query import QueryLimits
 from wirelake.explore.web.explorer import Explorer, View, choice, wanted
+from wirelake.filters import Filter
 
 __all__ = ["EXPORT_LIMITS", "FileView", "list_exports", "menu", "write_export"]
 

@@ -14,7 +14,6 @@ from wirelake.explore.bytes.dissect import layers
 from wirelake.explore.bytes.layout import Layer
 from wirelake.explore.bytes.read import Place, SourceGone, read
 from wirelake.explore.comments import About
-from wirelake.explore.filters import Filter, parse
 from wirelake.explore.model import exchanges, findings, messages, observers, overview, sessions, timeline
 from wirelake.explore.model.bounds import Bounds, Copy, scalars
 from wirelake.explore.web import drawings
@@ -22,6 +21,7 @@ from wirelake.explore.web.comment_pages import list_comments
 from wirelake.explore.web.diff_pages import show_diff
 from wirelake.explore.web.explorer import Explorer, View, choice, number, wanted
 from wirelake.explore.web.export_pages import list_exports, menu
+from wirelake.filters import EVERYTHING, Filter, parse
 
 if TYPE_CHECKING:
     import duckdb
@@ -82,8 +82,7 @@ def prepare(explorer: Explorer) -> None:
     """Compute what the first page shows, before it is asked for."""
     with contextlib.suppress(WirelakeError):  # the page says what is wrong
         explorer.cached("overview", make=_overview)
-        everything = parse("")
-        explorer.cached(*_histogram_key(timeline.BUCKETS, everything), make=lambda connection: timeline.histogram(connection, everything))
+        explorer.cached(*_histogram_key(timeline.BUCKETS, EVERYTHING), make=lambda connection: timeline.histogram(connection, EVERYTHING))
 
 
 def show_messages(explorer: Explorer, request: Request) -> View:
@@ -103,13 +102,14 @@ def show_messages(explorer: Explorer, request: Request) -> View:
         ),
     )
     explorer.annotate(About.MESSAGE, page.rows)
-    return View("messages.html", page, {"tokens": _tokens(chosen), "exports": menu(explorer, chosen)})
+    whole = None if page.rows else explorer.cached("whole", make=lambda connection: messages.count(connection, EVERYTHING))
+    return View("messages.html", page, {"tokens": _tokens(chosen), "exports": menu(explorer, chosen), "whole": whole})
 
 
 def count_messages(explorer: Explorer, request: Request) -> View:
-    """How many messages a filter lets through, and the number of the commit that was counted."""
+    """How many messages a filter lets through, of how many, and the number of the commit that was counted."""
     number_of, found = _histogram(explorer, request)
-    return View("", {"count": found.total + found.untimed, "number": number_of})
+    return View("", {"count": found.total + found.untimed, "of": found.whole, "number": number_of})
 
 
 def show_histogram(explorer: Explorer, request: Request) -> View:
@@ -130,14 +130,14 @@ def _histogram_key(bars: int, chosen: Filter) -> tuple[object, ...]:
 
 def _key(chosen: Filter) -> tuple[object, ...]:
     """What an answer depends on. Ages count back from now: such an answer is new every second."""
-    is_timed = any(term.field in ("since", "until") for term in chosen.terms)
+    is_timed = any(term.field in ("since", "until") for term in chosen.every_term())
     return (str(chosen), int(time.time()) if is_timed else 0)
 
 
 def _tokens(chosen: Filter) -> list[dict[str, str]]:
     """The terms of a filter, each with the filter that is left without it."""
-    terms = [str(term) for term in chosen.terms]
-    return [{"term": term, "rest": " ".join(terms[:index] + terms[index + 1 :])} for index, term in enumerate(terms)]
+    terms = chosen.terms
+    return [{"term": str(term), "rest": str(chosen._replace(terms=terms[:at] + terms[at + 1 :]))} for at, term in enumerate(terms)]
 
 
 class Bytes(msgspec.Struct):
@@ -245,12 +245,9 @@ def list_exchanges(explorer: Explorer, request: Request) -> View:
 
 def _answered(chosen: Filter, status: str | None) -> str:
     """The filter of the messages of exchanges with a status."""
-    return " ".join(
-        filter(
-            None,
-            (str(chosen), f"status:{status}" if status in ("late", "unasked", "unanswered", "killed", "answered", "confirmed") else ""),
-        )
-    )
+    known = ("late", "unasked", "unanswered", "killed", "answered", "confirmed")
+    more = parse(f"status:{status}").terms if status in known else ()
+    return str(chosen._replace(terms=(*chosen.terms, *more)))
 
 
 def list_violations(explorer: Explorer, request: Request) -> View:

@@ -6,16 +6,46 @@ const input = document.getElementById("q");
 const tokens = document.getElementById("tokens");
 const problem = document.getElementById("filter-error");
 
-// The same cut as `wirelake.explore.filters` makes: spaces divide terms, quotes keep them together.
-const TERM = /(?:[^\s"]|"[^"]*(?:"|$))+/g;
+// Words that combine terms.
+const KEYWORD = /^(?:and|or|not)$/i;
 
 export const current = () => new URLSearchParams(location.search).get("q") ?? "";
-export const terms = (text = current()) => text.match(TERM) ?? [];
+
+// The conditions that must all hold, cut as `wirelake.filters` does: terms, groups, and what follows a "not". A choice is one condition.
+export function terms(text = current()) {
+  const found = [];
+  let prefix = "";
+  for (const word of words(text)) {
+    if (/^or$/i.test(word)) return [`(${text.trim()})`];
+    if (/^not$/i.test(word)) prefix += "not ";
+    else if (!/^and$/i.test(word)) {
+      found.push(prefix + word);
+      prefix = "";
+    }
+  }
+  return found;
+}
+
+// Spaces divide words; quotes and parentheses keep them together.
+function words(text) {
+  const found = [""];
+  let isQuoted = false, depth = 0;
+  for (const char of text) {
+    if (char === '"') isQuoted = !isQuoted;
+    else if (!isQuoted) {
+      if (depth === 0 && (/\s/.test(char) || (char === "(" && KEYWORD.test(found.at(-1))))) found.push("");
+      depth += { "(": 1, ")": -1 }[char] ?? 0;
+    }
+    found.push(found.pop() + (isQuoted || depth || char.trim() ? char : ""));
+  }
+  return found.filter(Boolean);
+}
+
 const fieldOf = (term) => term.replace(/^-/, "").split(":")[0];
 
 export function term(field, value, exclude = false) {
-  const text = String(value).replaceAll('"', "?");
-  const quoted = /[\s,]/.test(text) ? `"${text}"` : text;
+  const text = String(value).replace(/[*?[]/g, "[$&]");
+  const quoted = /[\s,()"']|&&|\|\|/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   return `${exclude ? "-" : ""}${field}:${quoted}`;
 }
 
@@ -61,7 +91,7 @@ function show() {
   if (!input) return;
   input.value = current();
   tokens.replaceChildren(...terms().map((one) => {
-    const item = make("li", one.startsWith("-") ? "not" : "");
+    const item = make("li", /^-|^not /.test(one) ? "not" : "");
     const button = make("button", "", "×", { type: "button", "aria-label": `Remove ${one}` });
     button.addEventListener("click", () => live() ? remove(one) : location.assign(without(one)));
     item.append(make("span", "", one), button);

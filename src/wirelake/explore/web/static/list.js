@@ -62,7 +62,7 @@ class MessageList extends HTMLElement {
     this.known = null;
     try {
       this.known = await this.#counter.get("/messages/count.json", { q: filter.current() });
-      this.total.textContent = `of ${count(this.known.count)}`;
+      this.total.textContent = filter.current() ? `${count(this.known.count)} of ${count(this.known.of)} shown` : `of ${count(this.known.count)}`;
       this.total.title = "";
     } catch (error) {
       if (!isStopped(error)) this.total.textContent = "";
