@@ -81,7 +81,8 @@ def recording(protocol: str, turns: list[list[Turn]], *, transport: str = "tcp",
     numbers = iter(range(1, 1_000_000))
     with tempfile.TemporaryDirectory(prefix="wirelake-fuzz-") as folder:
         path = Path(folder) / "seed.pcapng"
-        with Recorder(path, protocol=protocol, clock=lambda: now[0], new_id=lambda: next(numbers).to_bytes(8)) as recorder:
+        more = {"clock": lambda: now[0], "new_id": lambda: next(numbers).to_bytes(8), "observer": "fuzz"}
+        with Recorder(path, protocol=protocol, **more) as recorder:
             for port, talk in enumerate(turns, 20_000):
                 remote = ("127.0.0.1", protocols.get(protocol).port)
                 connection = recorder.connection(role="client", local=("127.0.0.1", port), remote=remote, transport=transport)

@@ -291,7 +291,6 @@ def test_a_disk_that_fills_up_is_told_and_what_was_there_stays(spark, wirelake, 
     outcome = wirelake("ingest", lake, path)
     assert outcome.code == 1
     assert last(outcome.talk).startswith(f"wirelake: {lake}: no space left on a disk: ")
-    assert "No space left on device" in last(outcome.talk)
     assert unchanged(lake, before)
     subprocess.run(["mount", "-o", "remount,size=100m", str(small_disk)], check=True)
     assert wirelake("ingest", lake, path).code == 0

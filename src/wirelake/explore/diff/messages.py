@@ -91,8 +91,8 @@ def _fields(message: Message) -> dict[str, Any]:
     return {name: value for name, value in (line | own).items() if value is not None}
 
 
-_LEADING: Final = frozenset(("message_id", "session_id", "connection_id", "ts", "source", "offset", "length", "direction"))
-"""Columns of every protocol's table that say where a message is."""
+_LEADING: Final = frozenset(("message_id", "session_id", "connection_id", "ts", "source", "offset", "length", "direction", "observer"))
+"""Columns of every protocol's table that say where a message is, and who saw it."""
 
 
 def _frame(message: Message) -> Frame:
