@@ -180,7 +180,7 @@ def told(message: Shown, column: str, kind: pa.DataType, protocol: str) -> list[
 
 
 PACKED: Final = 4
-"""Event Mesh, §2.3: the payload is compressed. Tables have what it hides (EMM-14), and Wireshark what travelled."""
+"""Event Mesh: the payload is compressed. Tables have what it hides (EMM-14), and Wireshark what travelled."""
 INSIDE: Final = frozenset(("event_name", "strings", "integers", "floats", "binaries", "jsons", "fields"))
 """Columns of such a packet that differ."""
 
