@@ -84,6 +84,8 @@ def upgrade(lake: Path) -> None:
     outdated = [table for table in GOLD if delta.is_outdated(lake, table)]
     if outdated:
         gold_commit.drop_pending(lake)  # it names files with the older columns
+    else:
+        gold_commit.finish(lake)  # only then is it known by which rules the tables are built; it names files of checkpoints
     for table in outdated:
         _LOG.info("%s was built by another version of wirelake: rebuilding it", table.name)
         delta.migrate(lake, table, _kept(lake, table))
