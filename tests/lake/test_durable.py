@@ -147,6 +147,26 @@ def test_everything_is_durable_before_a_record_names_it(watch, tmp_path, monkeyp
     assert {watch.records.count(name) for name in ("gold.json", "gold.json goes", "pending.json goes", "run.json goes")} == {4}
 
 
+def test_gold_files_that_a_record_names_stay_although_no_rules_version_is_known_yet(tmp_path, monkeypatch):
+    """A cut in the first gold commit of a lake: some tables count, and the version of their rules is not written."""
+    lake, write = tmp_path / "lake", journal.write
+    monkeypatch.setattr(fold_sessions, "CHECKPOINT_RULES", CheckpointRules(messages=1, slack_seconds=0.5, files=3))
+
+    def cut(root: Path, name: str, content: bytes) -> None:
+        if name == "edition":
+            raise KeyboardInterrupt
+        write(root, name, content)
+
+    path = record(tmp_path / "cases.pcapng", CASES)
+    monkeypatch.setattr(journal, "write", cut)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(LocalSpark(), lake, [path])
+    monkeypatch.setattr(journal, "write", write)
+    assert journal.read(lake, "gold.json") is not None
+    ingest(LocalSpark(), lake, [path])
+    assert [problem for part in check_lake(lake) for problem in part.problems] == []
+
+
 @pytest.fixture
 def synced(monkeypatch):
     """Paths that were synced."""
