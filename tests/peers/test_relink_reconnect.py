@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 
 import pytest
@@ -309,6 +310,10 @@ class PlayedGo:
 
     async def __call__(self, raw: Raw) -> None:
         self.connections += 1
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):  # the connector may leave as a connection begins
+            await self._talk(raw)
+
+    async def _talk(self, raw: Raw) -> None:
         await raw.reader.readexactly(8)
         await raw.say(bytes(8))
         await raw.reader.readexactly(len(encode(Request("demo", 4, 4))))
@@ -357,7 +362,7 @@ def test_a_peer_that_ends_connections_at_announcements_costs_at_most_twenty_in_f
                 link.consume(await anext(aiter(link)))
                 await until(lambda: sum(waits) >= 300)
                 assert go.connections <= 20
-                assert go.endings == go.connections - 1
+                assert go.connections - 1 - go.endings in (0, 1), "one may have begun meanwhile"
                 assert list(link.core.inbox.tombstones) == [NEWS]
         assert heard.of(TombstonesForgotten) == []
         assert heard.of(TombstonesRefused) == [TombstonesRefused((NEWS,))]
