@@ -26,8 +26,11 @@ from wirelake.transports.tls import client_context
 
 pytestmark = pytest.mark.slow
 
-ALONE, CROWD = 0.2, 2.0
-"""Seconds within which an honest client is answered beside one greedy client, and beside 50."""
+ALONE, CROWD = 1.0, 5.0
+"""Seconds within which an honest client is answered beside one greedy client, and beside 50, on a machine that is busy.
+
+The goals, 0.2 and 2 s, are in `benchmarks/fairness.py`; a server that starves its clients answers none of them.
+"""
 TRIES = 3
 GREEDY = 50
 NESTED = b"[" * 255 + b"]" * 255
